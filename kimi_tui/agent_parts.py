@@ -31,7 +31,7 @@ UNASKED: dict[Mode, str] = {
 }
 """The sentences that say, for each mode, what the agent may do without asking."""
 _UNCONFINED = (
-    "The agent runs commands outside any sandbox and edits files in this folder without asking."
+    "Without asking, the agent runs commands outside any sandbox and edits files in this folder."
 )
 PartName = Literal["travel", "lines", "marks", "tasks", "dmails", "session"]
 """Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user; a stored session with its

@@ -373,7 +373,7 @@ def _parser() -> ArgumentParser:
         "-y",
         "--yolo",
         action="store_true",
-        help="start in the mode that asks only about secret and protected files and what is outside the folder or the sandbox",
+        help='start in the mode "allow all": the agent asks only before it touches secret or protected files, or anything outside this folder or the sandbox',
     )
     asked.add_argument(
         "--plan",
@@ -385,7 +385,11 @@ def _parser() -> ArgumentParser:
         choices=("plan", "ask", "edits", "sandboxed", "all"),
         help="the mode to start in: what the agent may do without asking",
     )
-    add("--no-sandbox", action="store_true", help="do not use the sandbox for commands")
+    add(
+        "--no-sandbox",
+        action="store_true",
+        help="run commands without the sandbox; the mode sandboxed becomes ask, and allow all runs them without asking",
+    )
     thinking = parser.add_mutually_exclusive_group()
     thinking.add_argument(
         "--thinking",

@@ -110,7 +110,7 @@ OWN_JSON = {
     "session/metadata.py:_write",
     "tools/web/page_text.py:main",
 }
-"""The functions that need no check: the callers of one check it, one has a string that a pattern found, two have text that we wrote."""
+"""The functions that need no check: the callers of three check it, one has a string that a pattern found, two have text that we wrote."""
 
 
 def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_read() -> None:
@@ -154,6 +154,7 @@ STARTS = {
     "soul/system_prompt.py:_git_lines": "argv of repository_facts: find_program",
     "tools/command_groups.py:_answer": "argv of _program: refused where is_planted",
     "soul/git_changes.py:_answer": "argv of safe_git: find_program",
+    "soul/git_commits.py:run_git": "argv of safe_git: find_program",
     "tools/command_groups.py:_parsed": "find_shfmt: find_program",
     "tools/file_list.py:scan": "rg_program: find_program",
     "tools/grep.py:_started": "rg_program: find_program",
@@ -171,7 +172,7 @@ STARTS = {
     "tools/prepared.py:_opened": "preparing: sys.executable",
     "tools/prepared.py:started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.
-    "tools/process.py:descendants_by_ps": "/bin/ps",
+    "tools/supervised.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.
     "tools/sandbox/confine.py:begin_behind": "the command, in the sandbox",
     "tools/sandbox/confine.py:begin_search": "rg_program",

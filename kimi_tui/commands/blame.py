@@ -18,15 +18,13 @@ from kimi_tui.foreign_text import clean
 from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.session import Session
 from kimi_tui.soul.blame import (
-    Authors,
     BlamedLine,
     NoBlame,
+    SessionAuthors,
     blame_lines,
     file_and_lines,
 )
-from kimi_tui.soul.checkpoint_table import timeline_of
 from kimi_tui.soul.folder_snapshots import FILES_NAME
-from kimi_tui.soul.history import session_history
 from kimi_tui.tui.formatting import author_words, cut
 from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.tracker import stored_snapshots
@@ -87,8 +85,7 @@ async def _blame(session: Session, path: str, first: int, last: int, *, as_json:
 
 def _blamed(session: Session, folder: Path, path: str) -> list[BlamedLine]:
     log, texts = stored_snapshots(folder)
-    history = session_history(session)
-    authors = Authors(log, history, timeline_of(session, history))
+    authors = SessionAuthors(session).read()
     blame = FileBlame(log, texts, path)
     return blame_lines(path, log, blame, authors, root=session.work_dir)
 

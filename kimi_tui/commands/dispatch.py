@@ -19,6 +19,8 @@ COMMANDS = {
     "bisect": "find the step after which a command fails",
     "run-at": "run a command over the files as they were at a checkpoint",
     "worktree": "write the files as they were at a checkpoint into a folder",
+    "diff": "print what changed between two checkpoints as a patch",
+    "to-git": "make git commits on a new branch from the steps of a session",
     "rewind": "rewind a session to a checkpoint",
     "switch": "switch a session to a world line (a branch)",
     "jump": "the same as switch",
@@ -88,6 +90,14 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import bisect
 
             return bisect.run(name, arguments)
+        case "diff":
+            from kimi_tui.commands import diff
+
+            return diff.run(arguments)
+        case "to-git":
+            from kimi_tui.commands import to_git
+
+            return to_git.run(arguments)
         case "export":
             from kimi_tui.commands import export
 

@@ -411,7 +411,7 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
     advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
-    seen = f"each step looks at every file: {trouble} ({counted(count, 'folder')} watched)"
+    seen = f"the system does not report them all ({trouble}), so each step scans all files; {counted(count, 'folder')} watched"
     return CheckResult("file changes", "warn" if sys.platform == "linux" else "ok", seen, advice)
 
 

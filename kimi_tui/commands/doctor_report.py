@@ -388,7 +388,7 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
         dialect = provider.dialect or dialect_of_host(host_of(provider.base_url)).name
         yield (
             f"provider {numbers[provider.name]}",
-            f"{provider.base_url} · type {provider.type} · dialect {dialect}"
+            f"{provider.base_url} · type {provider.type} · API variant (dialect) {dialect}"
             f" · key {kept if key else 'none'} · headers {len(provider.headers)}",
         )
     for number, model in enumerate(config.models.values(), 1):

@@ -14,6 +14,7 @@ from pathlib import Path
 from kimi_tui.commands.console import CommandLineParser, checkpoint_number, complain, say
 from kimi_tui.commands.session_details import print_conversation, print_markdown, written
 from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.display_names import counted
 from kimi_tui.export.cast import write_cast
 from kimi_tui.export.markup import BlockWriter
 from kimi_tui.export.page import write_page
@@ -117,7 +118,9 @@ def _write(session: Session, options: Namespace) -> int:
         f'Exported "{story.title}" to {path} ({max(1, size // 1000):,} kB). {_taken_out(redactor)}'.strip()
     )
     if story.faults:
-        complain(f"{story.faults} events of the session's record cannot be shown and are missing.")
+        complain(
+            f"The export lacks {counted(story.faults, 'event')} of the session that could not be shown."
+        )
     return DONE
 
 

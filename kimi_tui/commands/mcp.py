@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui mcp",
-        description="Set up MCP servers, whose tools the agent uses. docs/mcp.md describes their file.",
+        description="Set up MCP servers, whose tools the agent uses. docs/mcp.md describes the configuration file.",
         allow_abbrev=False,
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
@@ -99,7 +99,7 @@ def _parser() -> CommandLineParser:
         action="append",
         default=[],
         type=_pair_of("=", "a variable"),
-        help="a variable of the server; ${VAR} in it is yours",
+        help="an environment variable for the server; ${VAR} in VALUE is replaced with your environment variable VAR",
     )
     add.add_argument(
         "-H",
@@ -108,7 +108,7 @@ def _parser() -> CommandLineParser:
         action="append",
         default=[],
         type=_pair_of(":", "a header"),
-        help="a header of the requests; ${VAR} in it is yours",
+        help="a header of the requests to the server; ${VAR} in VALUE is replaced with your environment variable VAR",
     )
     add.add_argument(
         "--no-network", action="store_true", help="the server's program gets no network"
@@ -330,7 +330,7 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
         say("Open this address and log in there:")
         say(f"  {visible(url)}")
         say(
-            "If the browser is on another machine, paste the address of the page that it ends at here:"
+            "If the browser is on another machine, copy the address of the last page of the login, even if that page does not load, and paste it here:"
         )
         sys.stdout.flush()
         if opens and not os.environ.get("SSH_CONNECTION"):

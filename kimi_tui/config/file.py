@@ -309,7 +309,7 @@ class _Reader:
             elif not words[0] or words[0].startswith("-") or "=" in words[0]:
                 self._say(place, "must begin with the name of a program")
             elif any("\0" in word for word in (*words, *files)):
-                self._say(place, "has a character that no word can have")
+                self._say(place, "contains the character U+0000, which a command cannot contain")
             else:
                 found.append(EditCheck(tuple(words), tuple(files)))
         return tuple(found[:_MOST_CHECKS])

@@ -354,7 +354,7 @@ class WebConfig(NamedTuple):
         (),
         TEXTS,
         "Hosts whose pages the agent may fetch without asking: example.org, *.example.org for every host below it, or * for all.",
-        title="Hosts without a question",
+        title="Hosts allowed without asking",
         group=PERMISSIONS,
     )
 

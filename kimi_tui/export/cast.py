@@ -59,7 +59,7 @@ def write_cast(
         shown[start:] = items
         said = ""
         if gone:
-            said += _rows(f"↶ {counted(len(gone), 'block')} of the chat left", _GREY, "  ")
+            said += _rows(f"↶ {counted(len(gone), 'block')} removed from the chat", _GREY, "  ")
         said += "".join(
             text
             for key in items

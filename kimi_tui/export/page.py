@@ -128,9 +128,8 @@ def _label(point: CheckpointNode) -> str:
         return f"D-Mail from #{point.from_id}" if point.from_id >= 0 else "D-Mail"
     if point.is_summary:
         return "Compacted"
-    if point.calls:
+    if point.calls and (call := point.main_call):
         more = f" +{len(point.calls) - 1}" if len(point.calls) > 1 else ""
-        call = point.calls[0]
         return f"{call.name} {call.target}".rstrip() + more
     return point.words or ("Continue" if point.is_heading else "Answer")
 

@@ -7,7 +7,7 @@ what differs from the one before it: a session of two thousand steps has some th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -191,13 +191,27 @@ class _Teller:
         if not self._files_changed:
             return {}
         self._files_changed = False
-        now = {one.path: one.id for one in self._files.files}
-        changed: dict[str, int | None] = {
-            path: number for path, number in now.items() if self._listed.get(path) != number
-        }
-        changed |= dict.fromkeys(self._listed.keys() - now.keys())
-        self._listed = now
-        return changed
+        before, self._listed = self._listed, {one.path: one.id for one in self._files.files}
+        return _changes(before, self._listed)
+
+
+def _changes(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the files that were added or changed again, and None for those that are not changed any more."""
+    changed: dict[str, int | None] = {
+        path: number for path, number in now.items() if before.get(path) != number
+    }
+    return changed | dict.fromkeys(before.keys() - now.keys())
+
+
+def _files_of(frames: Iterable[Frame]) -> Iterator[dict[str, int]]:
+    """Yield the changed files after each frame; the same dictionary, which goes on changing."""
+    files: dict[str, int] = {}
+    for frame in frames:
+        for path, number in frame.files.items():
+            files.pop(path, None)
+            if number is not None:
+                files[path] = number
+        yield files
 
 
 def _same(before: Sequence[object], first: int, now: Sequence[object]) -> int:
@@ -217,13 +231,19 @@ def _keep_current(story: Story) -> None:
     kept, points = set(keys), {place: n for n, place in enumerate(path)}
     seen_blocks: list[int] = []
     seen_points: list[int] = []
-    for frame, (shown, live) in zip(story.frames, story.moments(), strict=True):
+    last_files = dict(deque(_files_of(story.frames), maxlen=1).pop()) if story.frames else {}
+    seen_files: dict[str, int] = {}
+    for frame, (shown, live), files in zip(
+        story.frames, story.moments(), _files_of(story.frames), strict=True
+    ):
         now = [key for key in shown if key in kept]
         now_live = [points[place] for place in live if place in points]
         if now[: len(seen_blocks)] != seen_blocks or (now, now_live) == (seen_blocks, seen_points):
             continue
         blocks = Splice(len(seen_blocks), tuple(now[len(seen_blocks) :]))
         start = _same(seen_points, 0, now_live)
+        # A file's change is shown if it is still the file's last one at the end.
+        now_files = {path: n for path, n in files.items() if last_files.get(path) == n}
         frames.append(
             Frame(
                 frame.at_s,
@@ -231,9 +251,12 @@ def _keep_current(story: Story) -> None:
                 min(frame.n_past, len(now)),
                 Splice(start, tuple(now_live[start:])),
                 frame.tokens,
+                _changes(seen_files, now_files),
             )
         )
-        seen_blocks, seen_points = now, now_live
+        seen_blocks, seen_points, seen_files = now, now_live, now_files
+    if frames:
+        frames[-1].files.update(_changes(seen_files, last_files))
     story.blocks = {key: story.blocks[key] for key in keys}
     story.points = [story.points[place] for place in path]
     story.lines = [0] * len(path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.headless.report import TurnStop, in_circles, overdue
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.allowed_commands import Rule
 
+_FETCHING = "FetchURL"
 _WORDS = 200
 
 
@@ -74,11 +77,14 @@ class Answers:
             # The name of a tool, or of its server, is a rule of one word.
             if (request.tool,) in self._rules or (f"mcp__{server}",) in self._rules:
                 return ""
-            return f"it needs approval; --allow {request.tool} gives it"
+            return f"it needs approval; allow it with --allow {request.tool}"
+        if request.tool == _FETCHING:
+            host = json.dumps(urlsplit(request.detail).netloc)
+            return f"it needs approval; allow it with allow = [{host}] in [web] of config.toml"
         if not request.changeable:
             return "it needs approval"
         if not self._rules:
-            return "it needs approval; --allow or another --mode gives it"
+            return "it needs approval; allow it with --allow or another --mode"
         from kimi_tui.tools.allowed_commands import why_not_allowed
 
         why = await asyncio.to_thread(

@@ -107,7 +107,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="WORDS",
-        help="allow commands that begin with these words; can be given several times",
+        help="allow commands that begin with these words, or a tool of an MCP server by its name; can be given several times",
     )
     add("--strict", action="store_true", help="exit with 3 if an action was refused")
     add("--ephemeral", action="store_true", help="remove the session at the end")

@@ -211,7 +211,7 @@ class _Run:
             if words := no_sandbox_words(launch, soul):
                 complain(
                     f"{words} Commands that need approval are refused; "
-                    "use --mode all to run them, only in a container or VM that you can throw away"
+                    "to run them, use --mode all, but only in a container or VM that you can throw away"
                 )
 
     # -- turns -----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,10 @@ from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from kimi_tui.tools.prepared import SupervisedCommand, started_alone
+from kimi_tui.tools.supervised import Supervised
 
 MOST_OUTPUT = 1 << 20
 """Bytes of standard output, and of standard error; a hook that writes more is ended."""
-_KILL_S = 3.0
 _REST_S = 0.3
 _BLOCK = 64 << 10
 _TICK_S = 0.1
@@ -119,7 +118,8 @@ class _Process:
             opened.extend(ends)
             return ends
 
-        command = SupervisedCommand(argv, str(work_dir), environ, words, uuid4().hex)
+        mark = uuid4().hex
+        command = SupervisedCommand(argv, str(work_dir), environ, words, mark)
         try:
             self._output, output = pipe()
             self._errors, errors = pipe()
@@ -130,9 +130,7 @@ class _Process:
             raise
         for one in (output, errors):
             os.close(one)
-        self._process, self._orders = started.process, started.orders
-        self._reports = started.reports
-        self._heard = b""
+        self._supervised = Supervised(started, mark, is_confined=bool(words))
 
     def __enter__(self) -> _Process:
         return self
@@ -142,29 +140,33 @@ class _Process:
         kept: dict[int, bytearray] = {self._output: bytearray(), self._errors: bytearray()}
         is_open = set(kept)
         poll = select.poll()
-        for one in (*kept, self._reports):
+        for one in (*kept, self._supervised.reports):
             poll.register(one, select.POLLIN)
         ending: Ending = "exited"
-        report: str | None = None
-        while is_open or report is None:
+        code: int | None = None
+        while is_open or code is None:
             now = time.monotonic()
             if stop.is_set():
                 ending = "stopped"
                 break
             if now >= deadline:
                 # Output that a process in the background holds open is no reason to call it late.
-                ending = "exited" if report is not None else "timeout"
+                ending = "exited" if code is not None else "timeout"
                 break
             for descriptor, _ in poll.poll(min(_TICK_S, deadline - now) * 1000):
-                data = os.read(descriptor, _BLOCK)
-                if descriptor == self._reports:
-                    self._heard += data
-                    report = report or self._first_report()
-                    if report is not None or not data:
-                        report = report or "X -9"
+                if descriptor == self._supervised.reports:
+                    try:
+                        code = self._supervised.exit_code(0)
+                    except OSError as error:
+                        return HookEnd("not started", errors=str(error.strerror).encode())
+                    if code is None and self._supervised.at_end:
+                        # The hook has ended its supervisor.
+                        code = -signal.SIGKILL
+                    if code is not None:
                         poll.unregister(descriptor)
                         deadline = min(deadline, time.monotonic() + _REST_S)
                     continue
+                data = os.read(descriptor, _BLOCK)
                 if not data:
                     is_open.discard(descriptor)
                     poll.unregister(descriptor)
@@ -172,45 +174,11 @@ class _Process:
             if any(len(one) > MOST_OUTPUT for one in kept.values()):
                 ending = "output"
                 break
-        output, errors = bytes(kept[self._output]), bytes(kept[self._errors])
-        if ending != "exited":
-            return HookEnd(ending, None, output[:MOST_OUTPUT], errors[:MOST_OUTPUT])
-        kind, _, rest = (report or "X -9").partition(" ")
-        number, _, why = rest.partition(" ")
-        if kind == "E":
-            reason = why or os.strerror(int(number) if number.isdecimal() else 0)
-            return HookEnd("not started", errors=reason.encode())
-        return HookEnd("exited", int(number), output, errors)
-
-    def _first_report(self) -> str | None:
-        for line in self._heard.split(b"\n")[:-1]:
-            text = line.decode("ascii", "replace")
-            kind, _, rest = text.partition(" ")
-            number = rest.partition(" ")[0].removeprefix("-")
-            if kind in ("X", "E") and number.isdecimal() and len(number) < 9:
-                return text
-        return None
+        output, errors = (bytes(one[:MOST_OUTPUT]) for one in kept.values())
+        return HookEnd(ending, code if ending == "exited" else None, output, errors)
 
     def __exit__(self, *_: object) -> None:
-        self._order("K")
-        deadline = time.monotonic() + _KILL_S
-        waiter = select.poll()
-        waiter.register(self._reports, select.POLLIN)
-        while b"\nL " not in b"\n" + self._heard and (left := deadline - time.monotonic()) > 0:
-            if not waiter.poll(left * 1000) or not (data := os.read(self._reports, _BLOCK)):
-                break
-            self._heard = (self._heard + data)[-_BLOCK:]
-        self._order("Q")
-        for one in (self._orders, self._reports, self._output, self._errors):
+        with self._supervised as program:
+            program.kill_all()
+        for one in (self._output, self._errors):
             os.close(one)
-        try:
-            self._process.wait(1)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()
-            self._process.wait()
-
-    def _order(self, code: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._orders, code.encode())

@@ -154,10 +154,14 @@ class Hooks:
         words = list(self.found.remarks)
         if state == "not allowed":
             n_hooks = len(self.found.folder)
-            named = "a hook, which does" if n_hooks == 1 else f"{n_hooks} hooks, which do"
-            words.append(f"This folder has {named} not run before you allow it. /hooks shows it.")
+            named = (
+                "a hook, which does not run until you allow it"
+                if n_hooks == 1
+                else f"{n_hooks} hooks, which do not run until you allow them"
+            )
+            words.append(f"This folder has {named}: use /hooks.")
         words += [
-            f"The hook {one.name} blocks every call that it guards: {one.trouble}. /hooks turns it off."
+            f"The hook {one.name} blocks every call that it guards: {one.trouble}. You can turn the hook off in /hooks."
             for one in self._active("PreToolUse")
             if one.trouble
         ]
@@ -193,7 +197,7 @@ class Hooks:
             OSError, ValueError: the permission could not be stored.
         """
         if self._permissions is None:
-            raise ValueError("this session has no permissions")
+            raise ValueError("this session cannot store permissions")
         permissions = self._permissions
 
         def store() -> None:
@@ -343,7 +347,8 @@ class Hooks:
             self._queue.put_nowait((event, kind, facts))
         except asyncio.QueueFull:
             self._complain(
-                "", "Events came faster than hooks could be told of them; some were left out."
+                "",
+                "Some events did not reach the hooks, because there were more than the hooks could take.",
             )
 
     async def _observe(self) -> None:
@@ -371,7 +376,9 @@ class Hooks:
                 self._complain("changed", f"Hooks of this folder did not run: {_CHANGED}.")
                 chosen = [one for one in chosen if one.origin != "folder"]
             else:
-                refused = Answer("failed", f"{_CHANGED}; /hooks shows and allows them")
+                refused = Answer(
+                    "failed", f"{_CHANGED}; you can read and allow them with /hooks allow"
+                )
                 return [(one, refused) for one in chosen if one.origin == "folder"]
         common = {
             "session_id": self._facts.id,
@@ -471,7 +478,7 @@ class Hooks:
         """Publish a notice, once for each hook and sentence."""
         if (about, words) not in self._told:
             self._told.add((about, words))
-            self._tell("warning", words[:500], "/hooks lists the hooks and turns them off.")
+            self._tell("warning", words[:500], "You can turn the hook off in /hooks.")
 
 
 class _Round(NamedTuple):

@@ -57,7 +57,7 @@ async def _address(
             asks=Asks("question"),
             question=f"The MCP server {server} asks you to open an address: {one_line(params.message[:_MOST_WORDS])}",
             detail=one_line(params.url),
-            where=f"the address is at {one_line(parts.hostname)}; it is not opened for you",
+            where=f"open it yourself if you trust {one_line(parts.hostname)}; kimi-tui does not open it",
             options=(_DONE, _DECLINE),
             protected=True,
         )

@@ -272,7 +272,9 @@ async def login(
         if parts.scheme != "https" and not (
             parts.scheme == "http" and await _is_near(parts.hostname or "")
         ):
-            raise LoginFailed(f'its login has the address "{one_line(url)[:120]}"')
+            raise LoginFailed(
+                f'the address of its login page does not begin with https://: "{one_line(url)[:120]}"'
+            )
         await shown(url)
 
     async def on_callback() -> AuthorizationCodeResult:

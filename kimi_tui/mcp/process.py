@@ -6,9 +6,8 @@ What it writes to standard error goes to a file of bounded size. At its end ever
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import select
-import subprocess
 import threading
 import time
 from collections import deque
@@ -21,10 +20,12 @@ from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tools.prepared import SupervisedCommand, started_alone
+from kimi_tui.tools.supervised import Supervised
+
+log = logging.getLogger(__name__)
 
 _CLOSE_S = 2.0
 """Seconds that a server has to end after its standard input was closed, and again after SIGTERM."""
-_KILL_S = 3.0
 _BLOCK_BYTES = 64 << 10
 _LOG_BYTES = 1 << 20
 _TAIL_BLOCKS = 4
@@ -67,8 +68,9 @@ class ServerProcess:
         theirs_in, self.stdin = os.pipe()
         self.stdout, theirs_out = os.pipe()
         errors, theirs_errors = os.pipe()
+        mark = uuid4().hex
         command = SupervisedCommand(
-            start.argv, str(start.work_dir), start.environ, start.words, uuid4().hex
+            start.argv, str(start.work_dir), start.environ, start.words, mark
         )
         try:
             started = started_alone(
@@ -81,9 +83,7 @@ class ServerProcess:
         finally:
             for one in (theirs_in, theirs_out, theirs_errors):
                 os.close(one)
-        self._process, self._orders = started.process, started.orders
-        self._reports = started.reports
-        self._heard = b""
+        self._supervised = Supervised(started, mark, is_confined=bool(start.words))
         self._hearing = threading.Lock()
         self._tail: deque[bytes] = deque(maxlen=_TAIL_BLOCKS)
         self._reader = threading.Thread(
@@ -104,57 +104,23 @@ class ServerProcess:
             return self._ended(timeout_s)
 
     def _ended(self, timeout_s: float) -> str:
-        deadline = time.monotonic() + timeout_s
-        waiter = select.poll()
-        waiter.register(self._reports, select.POLLIN)
-        while True:
-            for line in self._heard.split(b"\n")[:-1]:
-                kind, _, rest = line.decode("utf-8", "replace").partition(" ")
-                number, _, why = rest.partition(" ")
-                if kind == "E":
-                    return f"it could not be started: {one_line(why) or _strerror(number)}"
-                if kind == "X":
-                    return "it ended" if number == "0" else f"it ended with exit code {number}"
-            if not waiter.poll(max(deadline - time.monotonic(), 0) * 1000):
-                return ""
-            data = os.read(self._reports, 4096)
-            if not data:
-                return "it ended"
-            self._heard = (self._heard + data)[-_BLOCK_BYTES:]
+        try:
+            code = self._supervised.exit_code(timeout_s)
+        except OSError as error:
+            return f"it could not be started: {one_line(str(error.strerror))}"
+        if code is None:
+            return "it ended" if self._supervised.at_end else ""
+        return f"it ended with exit code {code}" if code else "it ended"
 
     def close(self) -> None:
         """End the program and everything that it started: by the end of its input, then SIGTERM, then SIGKILL."""
-        with self._hearing:
+        with self._hearing, self._supervised as program:
             if not self._ended(_CLOSE_S):
-                self._order("T")
+                program.terminate()
                 self._ended(_CLOSE_S)
-            self._kill()
-
-    def _kill(self) -> None:
-        self._order("K")
-        deadline = time.monotonic() + _KILL_S
-        waiter = select.poll()
-        waiter.register(self._reports, select.POLLIN)
-        while b"\nL " not in b"\n" + self._heard and time.monotonic() < deadline:
-            if not waiter.poll(max(deadline - time.monotonic(), 0) * 1000):
-                break
-            data = os.read(self._reports, 4096)
-            if not data:
-                break
-            self._heard += data
-        self._order("Q")
-        os.close(self._orders)
-        os.close(self._reports)
-        try:
-            self._process.wait(_KILL_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            if program.kill_all() != 0:
+                log.warning("the program of an MCP server stopped or ended its supervisor")
         self._reader.join(1.0)
-
-    def _order(self, code: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._orders, code.encode())
 
     def _keep_errors(self, errors: int, log: Path) -> None:
         """Write standard error to the file: its first part, then only the end of it is kept in memory."""
@@ -173,7 +139,3 @@ class ServerProcess:
         for one in (errors, file):
             if one >= 0:
                 os.close(one)
-
-
-def _strerror(number: str) -> str:
-    return os.strerror(int(number)) if number.isdecimal() and len(number) < 5 else number

@@ -276,14 +276,14 @@ class McpServers:
         waiting: list[str] = []
         for one in self._servers.values():
             if not one.config.enabled:
-                one.state, one.why = "off", "its file says so"
+                one.state, one.why = "off", "its configuration file disables it"
                 continue
             off, yes = await asyncio.to_thread(self._known, one.config)
             one.off = off
             if "" in off:
                 one.state, one.why = "off", "you switched it off"
             elif yes is None:
-                one.state, one.why = "asks", "this project's server waits for your yes"
+                one.state, one.why = "asks", "this project's server needs your approval"
                 waiting.append(one.config.name)
             else:
                 self._begin(one, yes)
@@ -301,15 +301,15 @@ class McpServers:
         return self._permissions.switched_off(config), self._permissions.yes_to(config)
 
     def _tell_waiting(self, names: Sequence[str]) -> None:
-        are = "server is" if len(names) == 1 else "servers are"
+        are, them = ("server is", "it") if len(names) == 1 else ("servers are", "them")
         shown = some_of(names, 5)
         if self._is_attended:
-            advice = f"/mcp allow {names[0]} shows what it runs, and starts it after your yes."
+            advice = f"/mcp allow {names[0]} shows what it runs and asks whether to start it."
         else:
             advice = "Start kimi-tui in this folder and use /mcp allow NAME."
         self._host.tell(
             "warning",
-            f"This project's MCP {are} not started before you allow it: {shown}.",
+            f"This project's MCP {are} not started until you allow {them}: {shown}.",
             advice,
             "",
             solved=False,
@@ -368,9 +368,9 @@ class McpServers:
     def _tell_failed(self, one: _Server, topic: str) -> None:
         name = one.config.name
         if one.state == "login":
-            advice = f"kimi-tui mcp login {name} in a shell does it."
+            advice = f"To log in, run kimi-tui mcp login {name} in a shell."
             if self._is_attended:
-                advice = f"/mcp login {name} does it."
+                advice = f"To log in, type /mcp login {name}."
             self._host.tell(
                 "warning", f"The MCP server {name} needs a login.", advice, "", solved=False
             )
@@ -430,7 +430,7 @@ class McpServers:
                 and "in time" in str(failed)
             ):
                 raise found.ConnectionFailed(
-                    f'{failed}; {os.path.basename(config.command)} fetches what it runs, and this server has no network ("network": true in its entry gives it)'
+                    f'{failed}; {os.path.basename(config.command)} downloads the program that it runs, but this server has no network access: set "network": true in its entry'
                 ) from failed
             raise
 
@@ -753,7 +753,7 @@ class McpServers:
         await self._stop(one)
         one.off, yes = await asyncio.to_thread(self._known, one.config)
         if yes is None:
-            one.state, one.why = "asks", "this project's server waits for your yes"
+            one.state, one.why = "asks", "this project's server needs your approval"
         elif "" in one.off:
             one.state, one.why = "off", "you switched it off"
         else:

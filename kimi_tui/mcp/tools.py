@@ -229,5 +229,5 @@ class CallTool(TypedTool[CallToolParams]):
         values = tool.parse(params.arguments)
         ask = tool.question(values, env)
         if ask is not None:
-            await env.approver.ask(ask)
+            await env.approver.ask(replace(ask, tool=tool.name))
         return await tool.run(values, env)

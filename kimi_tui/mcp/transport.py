@@ -126,7 +126,7 @@ class StdioTransport:
             self.why = await asyncio.to_thread(process.ended, 0.5) or "it closed its output"
             await asyncio.sleep(0.02)
             if words := process.last_words:
-                self.why = f"{self.why}; its last words: {words}"
+                self.why = f"{self.why}; its last output: {words}"
         self.ended.set()
 
 

@@ -110,6 +110,17 @@ class CheckpointNode:
         return self.kind == "user" or self.n_carried > 0
 
     @property
+    def main_call(self) -> CallNode | None:
+        """The tool call that the label of the step names: a D-Mail, else a failed one, else the first that did some work."""
+        calls = self.calls or []
+        return (
+            next((call for call in calls if call.card.is_letter), None)
+            or next((call for call in calls if call.failed), None)
+            or next((call for call in calls if call.card.shows != "list"), None)
+            or next(iter(calls), None)
+        )
+
+    @property
     def is_summary(self) -> bool:
         """Whether this is the checkpoint of a summary, which replaced everything before."""
         return self.kind in SUMMARIES

@@ -562,7 +562,7 @@ class Context:
         index.add(lines)
         shared = self._shared_bytes(source, index) if source else keep
         if entry.op == "jump" and shared == index.size == self.size_bytes:
-            raise AlreadyThere("The conversation is already at this point.")
+            raise AlreadyThere("The conversation is already at this checkpoint.")
 
         def read(size: int, offset: int) -> bytes:
             if offset >= keep:
@@ -748,7 +748,7 @@ class Context:
         self._make()
         self._remarks.append(
             "The session's folder was deleted. The conversation is saved to a new folder, but its world lines and "
-            "its recording are lost."
+            "its event log (wire.jsonl) are lost."
         )
 
     def _close(self) -> None:

@@ -21,7 +21,7 @@ _ADVICE = {
     errno.EIO: "The disk reports errors. Copy your important files to another disk.",
     errno.EFBIG: "The disk does not allow files of this size. Set KIMI_TUI_HOME to a folder on another disk.",
 }
-_ODD_FILE = "A regular file is needed there: move this one away, and it is created again."
+_ODD_FILE = "Something that is not a regular file has this name. Move it away; kimi-tui then creates the file again."
 
 
 class SessionError(Exception):

@@ -176,7 +176,7 @@ class Approval:
         if not self._needs_approval(ask) or await self._is_allowed_in_project(ask):
             return ""
         async with self._turns:
-            decision = await self._put(_PendingQuestion(ask, key, tool))
+            decision = await self._put(_PendingQuestion(ask, key, ask.tool or tool))
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
         if self._mode == "plan" and ask.asks.is_change:

@@ -156,7 +156,7 @@ async def open_soul(
             environ,
         )
         await conversation.resume(stored, shown)
-        search_sandbox, no_sandbox = None, "The test of the sandbox is not finished."
+        search_sandbox, no_sandbox = None, "kimi-tui is still testing the sandbox."
         if waits_for_sandbox:
             search_sandbox, no_sandbox = await confining
         commands_sandbox = None if no_sandbox else search_sandbox

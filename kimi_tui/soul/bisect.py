@@ -209,7 +209,7 @@ class _Chain:
             # At first come the changes since the last step: of others, or of another line.
             if not self._is_next(point):
                 self._take_net(log.marked_at(_marked(self._past, point)))
-            self._take(log.position(snapshot))
+            self._take(log.place(snapshot))
             self._begun[point.uid] = len(self.places) - 1
             if not self.places[-1].uid:
                 # Later checkpoints may have the same files.
@@ -218,7 +218,7 @@ class _Chain:
             self._last = point
             ended = log.after_checkpoint(_marked(self._past, point))
             if ended is not None:
-                self._take(log.position(ended))
+                self._take(log.place(ended))
 
     def end(self) -> None:
         """Take the changes since the last step until now."""

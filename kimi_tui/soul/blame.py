@@ -6,6 +6,7 @@ checkpoint of the snapshot.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from typing import Literal, NamedTuple
 from kimi_tui.filesystem import read_regular
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import CheckpointNode
+from kimi_tui.session.session import Session
+from kimi_tui.soul.checkpoint_table import timeline_of
+from kimi_tui.soul.history import session_history
 from kimi_tui.wire.events import EventRecord, FilesChanged, ToolCall
-from kimi_tui.workspace.blame import FileBlame
-from kimi_tui.workspace.diff import MOST_COMPARED_BYTES, text_of
+from kimi_tui.workspace.blame import FileBlame, line_origin
+from kimi_tui.workspace.diff import MOST_COMPARED_BYTES, StoredTexts, text_of
 from kimi_tui.workspace.snapshots import Snapshot, SnapshotLog
 
 Who = Literal["before", "agent", "task", "other"]
@@ -77,15 +81,11 @@ class Authors:
     """Finds the author of a snapshot's changes.
 
     Args:
-        log: the snapshots of the session.
         history: the events of the session.
         timeline: the timeline that they make.
     """
 
-    def __init__(
-        self, log: SnapshotLog, history: Iterable[EventRecord], timeline: TimelineModel
-    ) -> None:
-        self._log = log
+    def __init__(self, history: Iterable[EventRecord], timeline: TimelineModel) -> None:
         self._nodes: dict[str, tuple[int, CheckpointNode]] = {}
         # The current line is last, so that a checkpoint it shares with others is shown there.
         for line in (*timeline.left_lines, 0):
@@ -101,21 +101,20 @@ class Authors:
                 case _:
                     pass
 
-    def of(self, position: int, path: str) -> LineAuthor:
+    def of(self, log: SnapshotLog, position: int, path: str) -> LineAuthor:
         """Return the author of the change of a file in the snapshot at a place of the log."""
-        snapshot = self._log.snapshots[position]
+        snapshot = log.snapshots[position]
         match snapshot.by:
             case "first":
                 return LineAuthor("before", snapshot.at)
             case "job":
                 return LineAuthor("task", snapshot.at)
             case "agent":
-                return self._agent(position, path, snapshot)
+                return self._agent(log.checkpoint_before(position), path, snapshot)
             case _:
                 return LineAuthor("other", snapshot.at)
 
-    def _agent(self, position: int, path: str, snapshot: Snapshot) -> LineAuthor:
-        uid = self._log.checkpoint_before(position)
+    def _agent(self, uid: str, path: str, snapshot: Snapshot) -> LineAuthor:
         line, point = self._nodes.get(uid, (0, None))
         changes = [one for one in self._changes.get(uid, ()) if path in one[1].paths]
         # A change is published as soon as its snapshot is taken.
@@ -124,6 +123,81 @@ class Authors:
         return LineAuthor(
             "agent", snapshot.at, uid, point.id if point else -1, line, tool, snapshot.author
         )
+
+
+class SessionAuthors:
+    """The authors of a session's changes, read from its record again only after that has changed. It blocks.
+
+    Args:
+        session: the session, whose record is written out.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: tuple[object, Authors] | None = None
+
+    def read(self) -> Authors:
+        """Return the authors as they are known now."""
+        stamp = self._stamp()
+        if self._known is None or self._known[0] != stamp:
+            history = session_history(self._session)
+            self._known = (stamp, Authors(history, timeline_of(self._session, history)))
+        return self._known[1]
+
+    def _stamp(self) -> object:
+        """Return what differs after any event was recorded, and after any change of the conversation."""
+        found: list[object] = []
+        for path in sorted(self._session.dir.glob("*.jsonl")):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                found.append((path.name, status.st_ino, status.st_size, status.st_mtime_ns))
+        return found
+
+
+class LineOfDiff(NamedTuple):
+    """A line of a diff: its file, the sign, its number on its own side (from 1), and its text or the beginning of it."""
+
+    path: str
+    sign: str
+    number: int
+    text: str
+
+
+def step_line_author(
+    line: LineOfDiff, uid: str, log: SnapshotLog, texts: StoredTexts, authors: Authors
+) -> LineAuthor:
+    """Return who wrote a line of the diff of a step: a removed one as it was before, any other one as it was after.
+
+    Args:
+        line: the line.
+        uid: the checkpoint of the step.
+        log: the snapshots.
+        texts: their contents.
+        authors: the authors of the snapshots.
+
+    Raises:
+        NoBlame: no snapshot of the step has the line.
+    """
+    places = log.step_places(uid)
+    if places is None:
+        raise NoBlame(f'There is no file snapshot of the step that changed "{line.path}".')
+    return line_author(line, places[:-1] if line.sign == "-" else places[1:], log, texts, authors)
+
+
+def line_author(
+    line: LineOfDiff, span: range, log: SnapshotLog, texts: StoredTexts, authors: Authors
+) -> LineAuthor:
+    """Return who wrote a line of a file as it was at one of some snapshots.
+
+    Raises:
+        NoBlame: none of them has the line.
+    """
+    found = line_origin(log, texts, line.path, span, line.number, line.text)
+    if found is None:
+        raise NoBlame(
+            f'No file snapshot has line {line.number} of "{line.path}" as it is shown here.'
+        )
+    return authors.of(log, found.position, found.path)
 
 
 def blame_lines(
@@ -148,7 +222,7 @@ def blame_lines(
         content = read_regular(root / path, MOST_COMPARED_BYTES)
     except FileNotFoundError:
         raise NoBlame(
-            f'"{path}" does not exist. Rewind to a checkpoint that has it first.'
+            f'"{path}" does not exist now. Restore it first: rewind to a checkpoint that has the file.'
         ) from None
     except OSError as error:
         raise NoBlame(f'"{path}" cannot be read: {error.strerror or error}.') from error
@@ -165,7 +239,7 @@ def blame_lines(
         if position not in found:
             is_new = position >= len(log)
             found[position] = (
-                LineAuthor("other") if is_new else authors.of(position, names[position])
+                LineAuthor("other") if is_new else authors.of(log, position, names[position])
             )
         blamed.append(BlamedLine(line, found[position]))
     return blamed

@@ -18,13 +18,12 @@ from kimi_tui.llm.message import Message
 from kimi_tui.prompts import prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.blame import BlamedLine
-from kimi_tui.soul.checkpoint_table import timeline_of
+from kimi_tui.soul.blame import Authors, BlamedLine, LineAuthor, LineOfDiff, SessionAuthors
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.git_changes import GitChanges, changes_against, changes_to_commit
-from kimi_tui.soul.history import session_history
 from kimi_tui.soul.messages import is_user_words
+from kimi_tui.soul.patches import PointRange
 from kimi_tui.soul.tasks import OneAtATime
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.workspace.diff import Changes, patch_of
@@ -67,6 +66,7 @@ class FileChanges:
         self._environ = environ
         self._asks_for_keys = asks_for_keys
         self._alone = alone
+        self._authors: SessionAuthors | None = None
 
     async def of_session(self) -> NamedChanges:
         """Return the changes since the session began, whoever made them."""
@@ -104,9 +104,35 @@ class FileChanges:
         Raises:
             NoBlame: its lines have no known authors; the text is for the user.
         """
-        history = await asyncio.to_thread(session_history, session)
-        timeline = await asyncio.to_thread(timeline_of, session, history)
-        return await self._conversation.files.blame(path, history, timeline)
+        return await self._conversation.files.blame(path, await self._authors_of(session))
+
+    async def line_author(
+        self, session: Session, line: LineOfDiff, step: str = "", span: PointRange | None = None
+    ) -> LineAuthor:
+        """Return who wrote a line of a diff.
+
+        Args:
+            session: the session, whose record is written out.
+            line: the line.
+            step: the uid of the checkpoint of the step whose diff it is; empty for one of `between` and `of_session`.
+            span: the checkpoints of that one.
+
+        Raises:
+            NoBlame: no snapshot has the line; the text is for the user.
+            KeyError: there is no such checkpoint; the text is for the user.
+        """
+        start, end = span or (None, None)
+        ends = (
+            None if start is None else self._point(start),
+            None if end is None else self._point(end),
+        )
+        authors = await self._authors_of(session)
+        return await self._conversation.files.line_author(line, authors, step, ends)
+
+    async def _authors_of(self, session: Session) -> Authors:
+        if self._authors is None:
+            self._authors = SessionAuthors(session)
+        return await asyncio.to_thread(self._authors.read)
 
     async def against(self, base: str) -> GitChanges:
         """Return the changes since the working files left a branch or a commit.

@@ -116,7 +116,7 @@ class EditChecks:
         if end.exit_code in _NOT_FOUND:
             self._say_once(
                 f"The check {one_line(words[0])[:80]} cannot be run in the sandbox: {_first(end)}.",
-                "/checks turns it off.",
+                "You can turn the check off in /checks.",
             )
             return _CheckFound()
         after = await self._content(path)

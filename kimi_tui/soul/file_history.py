@@ -15,21 +15,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.display_names import some_of
-from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
-from kimi_tui.soul.blame import Authors, BlamedLine, NoBlame, blame_lines
+from kimi_tui.soul.blame import (
+    Authors,
+    BlamedLine,
+    LineAuthor,
+    LineOfDiff,
+    NoBlame,
+    blame_lines,
+    line_author,
+    step_line_author,
+)
 from kimi_tui.soul.folder_snapshots import ChangingTool, FirstScan, FolderSnapshots
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
-from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, Notice
+from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.diff import Changes, Divergence
 from kimi_tui.workspace.manifest import ScanExtent
@@ -52,7 +60,6 @@ log = logging.getLogger(__name__)
 
 _NAMED_LOST = 3
 """The largest number of files that are named because they cannot be restored."""
-_PATIENCE_S = 10.0
 # After this many seconds a user may have noticed the wait.
 _LONG_S = 2.0
 _MOST_ROWS = 20_000
@@ -407,15 +414,12 @@ class FileHistory:
             Changes, self._tracker.changes, begins, ends, by, self.folder.touched
         )
 
-    async def blame(
-        self, path: str, history: Iterable[EventRecord], timeline: TimelineModel
-    ) -> list[BlamedLine]:
+    async def blame(self, path: str, authors: Authors) -> list[BlamedLine]:
         """Return the lines of a file as it is now, each with its author.
 
         Args:
             path: the file, relative to the work folder.
-            history: the events of the session.
-            timeline: the timeline that they make.
+            authors: the authors of the session's changes.
 
         Raises:
             NoBlame: there are no snapshots, or none of that file.
@@ -428,9 +432,41 @@ class FileHistory:
         def blamed() -> list[BlamedLine]:
             self._tracker.take_snapshot(by, touched)
             log, lines = self._tracker.blame(path)
-            return blame_lines(path, log, lines, Authors(log, history, timeline), root=root)
+            return blame_lines(path, log, lines, authors, root=root)
 
         return await self.folder.run(blamed)
+
+    async def line_author(
+        self,
+        line: LineOfDiff,
+        authors: Authors,
+        step: str = "",
+        ends: tuple[Checkpoint | None, Checkpoint | None] = (None, None),
+    ) -> LineAuthor:
+        """Return who wrote a line of a diff.
+
+        Args:
+            line: the line.
+            authors: the authors of the session's changes.
+            step: the uid of the checkpoint of the step whose diff it is; empty for one of `changes`.
+            ends: the checkpoints that were compared, as in `changes`.
+
+        Raises:
+            NoBlame: there are no snapshots, or none with that line.
+        """
+        if self.reason:
+            raise NoBlame(self.reason)
+
+        def found() -> LineAuthor:
+            log, texts = self._tracker.log, self._tracker.texts
+            if step:
+                return step_line_author(line, step, log, texts, authors)
+            span = self._tracker.places(*(one and (one.uid, one.was or "") for one in ends))
+            return line_author(
+                line, span[:1] if line.sign == "-" else span[-1:], log, texts, authors
+            )
+
+        return await self.folder.run(found)
 
     async def extent(self) -> ScanExtent | None:
         """Return the number of files in the first scan, once it has ended; None if there was none."""
@@ -467,8 +503,11 @@ class FileHistory:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(self._tracker.back_up, paths)
                 return
-            done, _ = await asyncio.wait([folder.first_scan], timeout=_PATIENCE_S)
+            began = asyncio.get_running_loop().time()
+            done, _ = await asyncio.wait([folder.first_scan], timeout=folder.patience_s)
             if not done:
+                waited_s = asyncio.get_running_loop().time() - began
+                folder.patience_s = max(0.0, folder.patience_s - waited_s)
                 self._tracker.command_ran()
                 return
         if any(one.agent != change.agent for one in folder.under_way):

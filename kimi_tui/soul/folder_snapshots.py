@@ -13,7 +13,7 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +37,15 @@ _MOST_NEIGHBOURS = 3
 # These are the seconds for which the end waits for a running scan, and again after it was told to stop: a scan of a dead
 # network mount never returns. Both together are less than the time that the program has for its end (`Ending`).
 _END_PATIENCE_S = 2.0
+# The progress of the first scan is told at these intervals, in seconds. Most scans are shorter.
+_TOLD_EVERY_S = 0.5
 # The files are checked after this many seconds without a tool, but not more often than this, in slices of this length. Pauses
 # of three slices leave three quarters of a core to everything else.
 _REST_S = 5.0
 _CHECKED_EVERY_S = 180.0
 _SLICE_S = 0.004
 _PAUSE_S = 0.012
+_PATIENCE_S = 10.0
 _HAS_ENDED = "The session of these snapshots has ended."
 _NOT_READY = "The first file snapshot is not finished; a notice tells you when it is."
 
@@ -91,6 +94,7 @@ class FolderSnapshots:
         tracker: scans and restores; to be called in `run`.
         first_scan: the first scan; None before `start`.
         under_way: the running tools that change files, of all agents.
+        patience_s: how many seconds commands may wait for the first scan, all together.
         was_missed: whether an operation had to do without the first scan.
         trouble: why the first scan failed; empty if it did not.
     """
@@ -107,6 +111,7 @@ class FolderSnapshots:
         self._is_open = True
         self._tasks: set[asyncio.Task[None]] = set()
         self.first_scan: asyncio.Future[FirstScan] | None = None
+        self.patience_s = _PATIENCE_S
         self.was_missed = False
         self.trouble = ""
         self.under_way: list[ChangingTool] = []
@@ -195,6 +200,13 @@ class FolderSnapshots:
         if intent.session:
             entries = repaired_entries(self._session_dir / intent.session)
         return any(entry.snapshot_after == intent.after for entry in entries)
+
+    async def progress(self) -> AsyncGenerator[float]:
+        """Yield the part of the work folder that the first scan has been through, at intervals until it has ended."""
+        while (first := self.first_scan) is not None and not first.done():
+            await asyncio.wait([first], timeout=_TOLD_EVERY_S)
+            if not first.done():
+                yield self.tracker.known_part
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work with the tracker after all earlier work, in its thread."""
@@ -360,11 +372,17 @@ def snapshot_scope(session: Session, environ: Mapping[str, str]) -> SnapshotScop
     return SnapshotScope(
         neighbours=near[:_MOST_NEIGHBOURS],
         others=others,
-        own=(str(sessions), str(sessions.parent / "logs")),
+        own=own_folders(session.dir),
         homes=(environ.get("HOME", ""),),
         seal_key=sessions.parent / "restore.key",
         is_moved=session.state.moved_from != "",
     )
+
+
+def own_folders(session_dir: Path) -> tuple[str, ...]:
+    """Return the folders of the program itself, which no snapshot lists."""
+    sessions = session_dir.parent.parent
+    return (str(sessions), str(sessions.parent / "logs"))
 
 
 def _folders(folder: Path) -> list[Path]:

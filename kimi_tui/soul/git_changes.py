@@ -91,7 +91,7 @@ def changes_to_commit(work_dir: Path, environ: Mapping[str, str]) -> GitChanges:
     found = asked.compared([name for name in names if name not in secret], head)
     if secret:
         named = some_of([one_line(name)[:60] for name in secret], 3)
-        words = f"Left out, because they may hold secrets: {named}. What you stage with !git add is committed."
+        words = f"Left out, because they may contain secrets: {named}. What you stage with !git add is committed."
         found = replace(found, remarks=(*found.remarks, words))
     if not found.files:
         raise NoGitChanges(" ".join(("There is nothing to commit.", *found.remarks)))
@@ -122,7 +122,7 @@ def _git(work_dir: Path, environ: Mapping[str, str]) -> SafeGit:
         raise NoGitChanges("This folder is not in a git repository, or git is not installed.")
     if has_own_filters(git, time.monotonic() + _LIMIT_S):
         raise NoGitChanges(
-            "The repository's own settings name filters, which git would run to compare files. !git diff shows the changes."
+            "kimi-tui does not show the changes, because git would run filters that this repository configures. To run them anyway, type !git diff."
         )
     return git
 

@@ -96,7 +96,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
     stored, n_skipped, ended_at, beside = read_stored(session, newest)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
-        remarks.append(f"Skipped {what} of the display log (wire.jsonl) that could not be read.")
+        remarks.append(f"Skipped {what} of the event log (wire.jsonl) that could not be read.")
     is_whole, half = _fits(stored, session), None
     if end:
         missing = _missing_end(stored, session, is_whole=is_whole)

@@ -710,7 +710,11 @@ class KimiSoul:
             pass
         except Exception:
             log.exception("a command that had waited failed")
-            self.wire.publish(Notice("warning", "This failed, and the log file says why."))
+            self.wire.publish(
+                Notice(
+                    "warning", "A command that had waited failed. The reason is in the log file."
+                )
+            )
         finally:
             self._is_carrying_out = False
 

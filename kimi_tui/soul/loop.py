@@ -515,7 +515,7 @@ class AgentLoop:
                 Notice(
                     "warning",
                     f"The hook {said.by} kept the turn from ending {MOST_STOPS} times, so the turn ends now.",
-                    "/hooks turns the hook off.",
+                    "You can turn the hook off in /hooks.",
                 )
             )
             return False

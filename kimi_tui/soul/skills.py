@@ -81,8 +81,10 @@ class SessionSkills:
         """The sentence about the skills that wait for a yes; empty for none."""
         if not self.waiting:
             return ""
-        brings = "a skill" if self.waiting == 1 else f"{self.waiting} skills"
-        return f"This folder brings {brings} that the agent is not told of. In the app, /skills allow shows what they say."
+        skills, them = (
+            ("a skill", "it") if self.waiting == 1 else (f"{self.waiting} skills", "them")
+        )
+        return f"This folder has {skills} that the agent cannot use until you allow {them}. /skills allow in the app shows {them} and asks you."
 
     def tool(self) -> Skill | None:
         """Return the tool with the skills that the model may use; None if there are none."""

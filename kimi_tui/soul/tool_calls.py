@@ -483,7 +483,7 @@ class _RunningCall:
             question=f"Send the result of {call.name} to the model, with {told}?",
             detail="\n".join(
                 [
-                    *(f"outside the output, {line}" for line in key_lines(said, in_said)),
+                    *(f"in the tool's message, {line}" for line in key_lines(said, in_said)),
                     *key_lines(output, in_output),
                 ]
             ),

@@ -58,7 +58,7 @@ def why_not_allowed(
 def _words(text: str, work_dir: Path, environ: Mapping[str, str]) -> list[str]:
     try:
         if visible(one := text.replace("\t", " ")) != one:
-            raise NotSimple("it has characters that could be taken for others")
+            raise NotSimple("it contains lookalike or invisible characters")
         return simple_words(text, find_shfmt(environ, work_dir))
     except NotSimple as no:
         raise BadRule(f"it is not one simple command: {no}") from no

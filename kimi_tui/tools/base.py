@@ -96,6 +96,7 @@ class ApprovalQuestion:
         words_offer: the label of the answer with the user's own text, for a pause; empty if it is not offered.
         no_offer: the label of the no, for a pause.
         topic: what a pause is about; empty for every other question.
+        tool: the name of the tool that the question is about; empty for the one that asks.
     """
 
     asks: Asks
@@ -116,6 +117,7 @@ class ApprovalQuestion:
     words_offer: str = ""
     no_offer: str = ""
     topic: Literal["", "circles", "overdue", "written calls", "window"] = ""
+    tool: str = ""
 
 
 RESULTS_NAME = "results"

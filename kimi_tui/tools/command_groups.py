@@ -108,7 +108,7 @@ def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
     try:
         words = simple_words(command, find_shfmt(environ, work_dir))
         if visible(one := command.replace("\t", " ")) != one:
-            raise NotSimple("it has characters that look like others")
+            raise NotSimple("it contains lookalike or invisible characters")
     except NotSimple as no:
         return Verdict("unclear", str(no))
     form = _form_of(words)

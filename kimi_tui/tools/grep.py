@@ -727,9 +727,9 @@ def _outcome(
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
     if records.n_unsettled:
         left_out = (
-            "1 file was left out, because a background command changed its folder"
+            "1 file was left out, because a background task changed its folder"
             if records.n_unsettled == 1
-            else f"{records.n_unsettled} files were left out, because a background command changed their folders"
+            else f"{records.n_unsettled} files were left out, because a background task changed their folders"
         )
         facts.append(f"{left_out} meanwhile.")
     if found.too_much:

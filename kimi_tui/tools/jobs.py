@@ -129,7 +129,7 @@ class Jobs:
         """
         if len(self.running) >= MOST_RUNNING:
             raise ToolProblem(
-                f"{MOST_RUNNING} background commands run already: stop one with TaskStop, or wait until one ends.",
+                f"{MOST_RUNNING} background tasks are running already: stop one with TaskStop, or wait until one ends.",
                 brief="too many",
             )
 

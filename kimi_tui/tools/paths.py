@@ -387,7 +387,7 @@ def _within_work_folder(parts: list[str], root: Path) -> bool:
 
 
 _EDITS_KEY = "edits"
-_EDITS_OFFER = "Yes, and allow edits in this folder this session"
+_EDITS_OFFER = "Yes, and allow edits in this folder for this session"
 
 
 def is_added(target: ResolvedPath, env: ToolEnv) -> bool:

@@ -2,14 +2,12 @@
 
 One thread owns a `RunningCommand` from start to reaping. It waits for the output and the exit separately, because a
 background child can hold the pipe open long after the command has ended. The awaiting task can be cancelled at any time: the
-thread still ends every process that was started. These processes are found in three ways: by the supervisor that runs above
-the command (`supervisor.py`); on Linux by a random mark in the command's environment, which its descendants inherit in any
-process group or session; elsewhere by the parents that `ps` lists.
+thread still ends every process that was started (`supervised.py`).
 
 Its output is kept in bounded memory: beginning and end for the model (`Capture`), the newest lines live (`LiveText`).
 Terminal sequences are removed (`foreign_text.clean`); a line that is redrawn with carriage returns keeps its last state.
 Child processes get a short list of harmless variables, none with a key or with code to run. This module imports neither
-pydantic nor other modules of tools except `prepared` and `supervisor`.
+pydantic nor other modules of tools except `prepared`, `supervised` and `supervisor`.
 """
 
 from __future__ import annotations
@@ -20,9 +18,6 @@ import contextlib
 import fcntl
 import os
 import select
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -36,7 +31,7 @@ from uuid import uuid4
 from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.prepared import SupervisedCommand, start_supervisor
-from kimi_tui.tools.supervisor import MARK_NAME, alive_below, all_below
+from kimi_tui.tools.supervised import Supervised, marked
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -121,10 +116,6 @@ _GATHER_S = 0.0002
 
 _TRIES = 3
 """The number of attempts to start a command in the sandbox."""
-_KILL_WAIT_S = 3.0
-_REPORT_BYTES = 64 << 10
-"""Bytes: more than the longest report, which may contain a path."""
-_LONGEST_NUMBER = 9
 
 
 class _Watch:
@@ -168,230 +159,12 @@ class _Watch:
                 self._poll.unregister(self._wake)
 
 
-class _Supervised:
-    """A command with its supervisor (`supervisor.py`): its exit code, and the signals to its descendants.
-
-    It is reaped only on leaving the context, so that the supervisor's process id cannot be reused before.
-    """
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        mark: str,
-        *,
-        confined_to: Sequence[str],
-        work_dir: Path,
-        environ: Mapping[str, str],
-        output: int,
-    ) -> None:
-        """Start the command.
-
-        Args:
-            argv: the full path of the program, and its arguments.
-            confined_to: the words with which the supervisor confines it (`sandbox/confine.py`); empty for no sandbox.
-            mark: the value of `MARK_NAME` in the environment of everything it starts.
-            work_dir: the folder in which it runs.
-            environ: the variables of the command.
-            output: the descriptor for its output.
-
-        Raises:
-            OSError: the command could not be started.
-        """
-        command = SupervisedCommand(argv, str(work_dir), environ, confined_to, mark)
-        started = start_supervisor(command, output)
-        self._process, self._orders, self.descriptor = (
-            started.process,
-            started.orders,
-            started.reports,
-        )
-        self.pid = self._process.pid
-        self._is_confined = bool(confined_to)
-        self._heard = b""
-        self._exit: str | None = None
-
-    def order(self, code: str) -> None:
-        """Send an order (see `supervisor.py`); does nothing if the supervisor has ended."""
-        with contextlib.suppress(OSError):
-            os.write(self._orders, code.encode())
-
-    def exit_code(self) -> int | None:
-        """Return the command's exit code, negative for a signal; None if it has not ended, or if its end was not reported.
-
-        Raises:
-            OSError: the command could not be started.
-        """
-        self._next_report("X", 1.0)
-        if self._exit is None:
-            return None
-        kind, _, number = self._exit.partition(" ")
-        if kind == "E":
-            code, _, why = number.partition(" ")
-            raise OSError(int(code), why or os.strerror(int(code)))
-        return int(number)
-
-    def kill_all(self) -> int | None:
-        """Kill all descendants of the supervisor; return the number of processes left, None if it is unknown."""
-        self.order("K")
-        left = self._next_report("L", _KILL_WAIT_S)
-        if left is not None and (self._is_confined or not _HAS_PROC):
-            return int(left)
-        # A command outside the sandbox can write to the supervisor's pipes, so only our own reading of `/proc` counts.
-        n_left = self._kill_below() if _HAS_PROC else None
-        if left is None:
-            # The command stopped or killed its supervisor.
-            self._process.kill()
-        return n_left
-
-    def _kill_below(self) -> int | None:
-        """Kill the supervisor's descendants from this process; return the number left, None if the supervisor has ended.
-
-        While the supervisor is only stopped, all of them still have it as an ancestor.
-        """
-        for _ in range(_KILL_ROUNDS):
-            below = alive_below(self.pid)
-            if self._process.poll() is not None:
-                return None
-            if not below:
-                return 0
-            for pid in below:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(_TICK_S)
-        return len(alive_below(self.pid)) if self._process.poll() is None else None
-
-    def _next_report(self, wanted: str, timeout_s: float) -> str | None:
-        """Return the text of the next report of a kind; None if none comes in time."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            *lines, self._heard = self._heard.split(b"\n")
-            for line in lines:
-                text = line.decode("ascii", "replace")
-                if not _is_report(text):
-                    continue
-                # After a failed start, the end of the process that tried is reported next; it is not the command's exit.
-                if text[:1] in ("X", "E") and self._exit is None:
-                    self._exit = text
-                if text[:1] == "L" and wanted == "L":
-                    return text[2:]
-            if wanted == "X" and self._exit is not None:
-                return self._exit
-            waiter = select.poll()
-            waiter.register(self.descriptor, select.POLLIN)
-            left_s = deadline - time.monotonic()
-            # Another process may be writing, without end.
-            if left_s <= 0 or not waiter.poll(left_s * 1000):
-                return None
-            data = os.read(self.descriptor, _REPORT_BYTES)
-            if not data:
-                return None
-            self._heard = (self._heard + data)[-_REPORT_BYTES:]
-
-    def __enter__(self) -> _Supervised:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.order("Q")
-        os.close(self._orders)
-        # The pipe's end ends the reports. Waiting for the process alone would poll it at ever longer intervals.
-        self._next_report("end", 1.0)
-        os.close(self.descriptor)
-        try:
-            self._process.wait(1)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def _is_report(line: str) -> bool:
-    """Return whether a line has the form of a report; a command outside the sandbox can write other lines into the pipe."""
-    kind, _, rest = line.partition(" ")
-    number = rest.partition(" ")[0].removeprefix("-")
-    return kind in ("X", "E", "L") and number.isdecimal() and len(number) <= _LONGEST_NUMBER
-
-
-_HAS_PROC = sys.platform == "linux" and Path("/proc/self/environ").exists()
-
-
-def marked(mark: str) -> list[int]:
-    """Return the ids of the processes whose environment has the mark."""
-    if not _HAS_PROC:
-        return []
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _has_mark(int(entry.name), mark)
-    ]
-
-
-def _has_mark(pid: int, mark: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            return f"{MARK_NAME}={mark}".encode() in file.readall().split(b"\0")
-    except OSError:
-        return False
-
-
-def _descendants(pid: int) -> list[int]:
-    """Return all descendants of a process without `/proc`; call it before the process ends."""
-    if _HAS_PROC:
-        return []
-    return descendants_by_ps(pid)
-
-
-def descendants_by_ps(pid: int) -> list[int]:
-    """Parse all descendants of a process from the output of `ps`."""
-    try:
-        listed = subprocess.run(
-            ["/bin/ps", "-axo", "pid=,ppid="],
-            capture_output=True,
-            text=True,
-            timeout=2,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    children: dict[int, list[int]] = {}
-    for line in listed.splitlines():
-        fields = line.split()
-        if len(fields) == 2 and all(field.isdigit() for field in fields):
-            children.setdefault(int(fields[1]), []).append(int(fields[0]))
-    return all_below(pid, children)
-
-
-def _signal_all(mark: str, others: list[int], number: signal.Signals) -> None:
-    """Send a signal to the processes with the mark, and to others."""
-    for other in marked(mark):
-        _signal_marked(other, mark, number)
-    for other in others:
-        with contextlib.suppress(OSError):
-            os.kill(other, number)
-
-
-def _signal_marked(pid: int, mark: str, number: signal.Signals) -> None:
-    """Signal a process only if it still is the marked one: process ids are reused, process descriptors are not."""
-    if not hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):
-            os.kill(pid, number)
-        return
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:
-        return
-    try:
-        if _has_mark(pid, mark):
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(descriptor, number)
-    finally:
-        os.close(descriptor)
-
-
 TERM_GRACE_S = 2.0
 EOF_GRACE_S = 0.3
 _LIVE_INTERVAL_S = 0.05
 _CANCEL_WAIT_S = 0.5
 _PIPE_READS = 20
 _TICK_S = 0.1
-_KILL_ROUNDS = 3
 
 NO_LIMIT_S = 7 * 86_400.0
 """Seconds: longer than any session. A poll takes at most three weeks."""
@@ -579,24 +352,21 @@ class RunningCommand:
         started = self.started = time.monotonic()
         try:
             try:
-                process = _Supervised(
-                    self._argv,
-                    self.mark,
-                    confined_to=self._confined_to,
-                    work_dir=self._work_dir,
-                    environ=self._environ,
-                    output=write_end,
+                words = self._confined_to
+                command = SupervisedCommand(
+                    self._argv, str(self._work_dir), self._environ, words, self.mark
                 )
+                supervisor = start_supervisor(command, write_end)
+                process = Supervised(supervisor, self.mark, is_confined=bool(words))
             finally:
                 os.close(write_end)
             with process:
-                watch = _Watch(output, process.descriptor, self._wake_read)
+                watch = _Watch(output, process.reports, self._wake_read)
                 try:
                     ending = self._until_end(process, watch, post)
                 except BaseException:
                     # After any error here no process is left running.
                     process.kill_all()
-                    _signal_all(self.mark, [], signal.SIGKILL)
                     raise
                 exit_code = process.exit_code()
         finally:
@@ -617,7 +387,7 @@ class RunningCommand:
 
     def _until_end(
         self,
-        process: _Supervised,
+        process: Supervised,
         watch: _Watch,
         post: Callable[[str], None],
     ) -> Ending:
@@ -652,11 +422,9 @@ class RunningCommand:
     def _deadline(self) -> float:
         return self.started + self._timeout_s
 
-    def _end_all(self, process: _Supervised, watch: _Watch, post: Callable[[str], None]) -> None:
+    def _end_all(self, process: Supervised, watch: _Watch, post: Callable[[str], None]) -> None:
         """Send TERM, wait two seconds, send KILL; the output is read meanwhile, so that no process blocks on a full pipe."""
-        others = _descendants(process.pid)
-        process.order("T")
-        _signal_all(self.mark, others, signal.SIGTERM)
+        process.terminate()
         deadline = time.monotonic() + TERM_GRACE_S
         while time.monotonic() < deadline:
             until = min(deadline, time.monotonic() + _TICK_S)
@@ -667,10 +435,6 @@ class RunningCommand:
                 # All output is read; only processes that moved to another session are left.
                 time.sleep(min(_TICK_S, max(deadline - time.monotonic(), 0)))
         self._n_alive = process.kill_all()
-        for _ in range(_KILL_ROUNDS):
-            _signal_all(self.mark, others, signal.SIGKILL)
-            if not marked(self.mark):
-                break
         until = time.monotonic() + EOF_GRACE_S
         self._pump(watch, post, until=until, after_exit=True, stoppable=False)
 

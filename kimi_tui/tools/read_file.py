@@ -157,8 +157,8 @@ class _Source:
         encoding = encoding_of(await self.read_at(0, PROBE_BYTES), is_whole=False)
         if encoding != UTF8:
             raise ToolProblem(
-                f"{path} is {encoding_name(encoding)} text of {format_size(self.size)}, and only "
-                f"{format_size(HASHED_LIMIT_BYTES)} of that are read. Convert it: iconv -f {encoding_name(encoding)} -t UTF-8.",
+                f"{path} is {encoding_name(encoding)} text of {format_size(self.size)}; files in this encoding can be read "
+                f"up to {format_size(HASHED_LIMIT_BYTES)}. Convert it: iconv -f {encoding_name(encoding)} -t UTF-8.",
                 brief="too large",
             )
         return []

@@ -88,12 +88,12 @@ class SetTodoList(TypedTool[SetTodoListParams]):
         """Replace the list, or return it."""
         if params.todos is None:
             if env.todos is None:
-                return ToolOutcome(message="No list was set yet.", brief="no list")
+                return ToolOutcome(message="There is no to-do list yet.", brief="no list")
             return ToolOutcome(output=_listed(env.todos), message=_count(env.todos))
         items = tuple(TodoItem(todo.title.strip(), todo.status) for todo in params.todos)
         return ToolOutcome(
             output=_listed(items),
-            message="The list is set. " + _count(items),
+            message="The to-do list is set. " + _count(items),
             brief=_count(items).rstrip("."),
             effects=(TodoBlock(items),),
         )
@@ -215,7 +215,7 @@ class ExitPlanMode(TypedTool[ExitPlanModeParams]):
     async def run(self, params: ExitPlanModeParams, env: ToolEnv) -> ToolOutcome:
         """Ask the user to approve the plan."""
         if not env.reads_only:
-            return failure("Plan mode is off: carry the plan out.", brief="not planning")
+            return failure("Plan mode is off: carry the plan out.", brief="not in plan mode")
         offered = [words for words in MODE_AFTER if env.sandbox or MODE_AFTER[words] != "sandboxed"]
         answer = await env.approver.ask(
             ApprovalQuestion(

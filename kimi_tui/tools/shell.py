@@ -619,7 +619,7 @@ def _job_of(job_id: int, env: ToolEnv) -> Job:
         return job
     known = ", ".join(str(one.id) for one in env.jobs.running) if env.jobs is not None else ""
     raise ToolProblem(
-        f"No background command has the id {job_id}. "
+        f"No background task has the id {job_id}. "
         + (f"These ids run: {known}." if known else "None runs now."),
         brief="no such id",
     )

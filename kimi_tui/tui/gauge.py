@@ -25,6 +25,7 @@ from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.rows import Span, joined, sides, spans_width
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
@@ -87,7 +88,7 @@ class GaugeLayout:
         return cls(_MARGIN, max(0, figures - 2 * _MARGIN), figures, room)
 
 
-class Gauge(Widget):
+class Gauge(LateStyled, Widget):
     """The row that shows how full the context window is.
 
     Args:
@@ -110,6 +111,8 @@ class Gauge(Widget):
     """Tokens that a rewind would leave in the window, and whether that is an estimate; None while none is previewed."""
     aside: reactive[str] = reactive("")
     """Text shown beside the figures, if there is room, in place of the forecast; empty for none."""
+    files_known: reactive[int | None] = reactive[int | None](None)
+    """Percent of the work folder that the first file snapshot has so far; None before it and when it is finished."""
     to_send: reactive[int] = reactive(0)
     """Tokens of the text in the prompt, which count in the forecast."""
     shown: reactive[float] = reactive(0.0, init=False, repaint=False)
@@ -191,7 +194,7 @@ class Gauge(Widget):
 
     def on_enter(self) -> None:
         """Compute the tooltip when the pointer enters the gauge, and not before."""
-        lines = details(self.model.status, self._cost_words())
+        lines = details(self.model.status, self._cost_words(), self.files_known)
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing
@@ -249,6 +252,7 @@ class Gauge(Widget):
                 freed=freed_figure,
                 aside=aside,
                 to_send=self.to_send,
+                files_known=self.files_known,
             )
         spans = [Span(" " * places.bar, "quiet"), *bar, Span(" " * gap, "quiet"), *figures]
         return self._painter.strip(spans, width)
@@ -330,6 +334,7 @@ def figure_spans(
     freed: FreedTokens | None,
     aside: str = "",
     to_send: int = 0,
+    files_known: int | None = None,
 ) -> list[Span]:
     """Return the spans of the figures: tokens used, limit, percentage, and one extra where it fits.
 
@@ -348,12 +353,18 @@ def figure_spans(
         ]
     else:
         spans.append(Span(" tokens", "quiet"))
-    asides: list[list[Span]] = [[Span(aside, "quiet")]] if aside and freed is None else []
+    forms = [aside] if aside else _files_words(files_known)
+    asides = [[Span(form, "quiet")] for form in forms] if freed is None else []
     for extra in asides or _extras(status, glyphs, freed, to_send):
         if spans_width(spans) + 2 + spans_width(extra) <= width:
             spans += [Span("  ", "quiet"), *extra]
             break
     return sides(spans, (), width)
+
+
+def _files_words(percent: int | None) -> list[str]:
+    """Return how much of the work folder is known, longest form first; nothing if that need not be said."""
+    return [] if percent is None else [f"files: {percent}% known", f"files {percent}%"]
 
 
 def prospect_spans(
@@ -443,11 +454,18 @@ def forecast(used: int, trigger: int, per_step: int) -> str:
     return "next step" if steps <= 1 else f"in ~{steps} steps"
 
 
-def details(status: StatusUpdate, cost: str = "") -> list[str]:
+def details(status: StatusUpdate, cost: str = "", files_known: int | None = None) -> list[str]:
     """Return the lines of the tooltip: what fills the window, and the session's totals, with the cost if it is known."""
+    files: list[str] = []
+    if files_known is not None:
+        files = [
+            f"The first file snapshot has {files_known}% of the work folder.",
+            "A rewind can restore files when it is finished.",
+        ]
     if status.limit <= 0:
-        return ["The size of the context window is not known."] if status.used > 0 else []
+        return [*files, *(["The size of the context window is not known."] if status.used else [])]
     lines = [
+        *files,
         f"System prompt and tools  {numbers.tokens(status.system)} tokens",
         f"Conversation  {numbers.tokens(status.talk)} tokens",
         f"Tool results  {numbers.tokens(status.tools)} tokens",

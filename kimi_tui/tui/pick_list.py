@@ -24,7 +24,7 @@ LIST_KEYS: Mapping[str, str] = {
 }
 """The keys of a list besides letters, which narrow it. The help lists them."""
 SETTINGS_KEYS: Mapping[str, str] = {
-    "left": "go to the previous value (a theme is shown, and set with Enter)",
+    "left": "go to the previous value (a theme is previewed; Enter sets it)",
     "right": "go to the next value",
     "delete": "reset to the default",
     "escape": "clear the filter; close",
@@ -39,7 +39,7 @@ MODEL_KEYS: Mapping[str, str] = {
     "right": "raise the reasoning effort",
 }
 LISTED_KEYS: Mapping[str, str] = {
-    "delete": "revoke the permission, or switch the entry, as Enter does",
+    "delete": "revoke the permission, or turn the entry on or off; Enter does the same",
     "escape": "close",
 }
 SERVER_KEYS: Mapping[str, str] = {"escape": "go back", "ctrl+r": "search for servers again"}

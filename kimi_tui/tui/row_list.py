@@ -1,14 +1,13 @@
 """Widgets that paint rows (`Line`), and the one list in which an entry is chosen with keys, clicks and the wheel.
 
-`ListState` says which entry is chosen and which are on view; it needs no widget. `RowList` draws the rows that its `RowModel`
-gives, and tells what was chosen. `PaintedRows` is what both have in common with widgets in which nothing is chosen: their
-colours, selecting text with the mouse, and copying it.
+`RowList` draws the rows that its `RowModel` gives of the entries on view (`row_window`), and tells what was chosen.
+`PaintedRows` is what it has in common with widgets in which nothing is chosen: their colours, selecting text with the mouse,
+and copying it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from textual import events
@@ -22,7 +21,9 @@ from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
 from kimi_tui.tui.painter import INKS, Painter
+from kimi_tui.tui.row_window import ListState
 from kimi_tui.tui.rows import BLANK, Line, Span
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.transcript.selection import select_piece, with_selection
 
 ROW_STYLES = (
@@ -32,53 +33,6 @@ ROW_STYLES = (
     *("page", "raised", "band", "select", "lost-bg", "dmail-bg", "add-bg", "del-bg"),
 )
 """The styles of rows, in `rows.tcss`: each screen with such a widget names that sheet."""
-_LETTER_STEPS = {"k": -1, "j": 1}
-
-
-@dataclass(slots=True)
-class ListState:
-    """Which entry of a list is chosen, and which entries are on view.
-
-    Attributes:
-        count: the number of entries.
-        chosen: the index of the chosen entry; None without one.
-        top: the index of the first entry on view.
-    """
-
-    count: int = 0
-    chosen: int | None = None
-    top: int = 0
-
-    def choose(self, index: int) -> bool:
-        """Choose an entry, or the nearest one there is. Return whether the choice changed."""
-        before = self.chosen
-        self.chosen = max(0, min(index, self.count - 1)) if self.count else None
-        return self.chosen != before
-
-    def moved(self, step: int) -> int:
-        """Return the index of the entry that many steps on (it may not exist); without a choice, the index of the first or last entry."""
-        if self.chosen is None:
-            return 0 if step > 0 else self.count - 1
-        return self.chosen + step
-
-    def step_of(self, key: str, page: int, *, letters: bool = False) -> int | None:
-        """Return by how many entries a key moves the choice; None for any other key.
-
-        Args:
-            key: the name of the key.
-            page: entries that Page Up and Page Down move by.
-            letters: whether j and k move as well.
-        """
-        steps = {"up": -1, "down": 1, "pageup": -page, "pagedown": page}
-        steps |= {"home": -self.count, "end": self.count}
-        return (steps | _LETTER_STEPS if letters else steps).get(key)
-
-    def window(self, room: int) -> range:
-        """Return the entries on view if there is room for `room` entries. The chosen one is among them, and no usable room stays free."""
-        if self.chosen is not None:
-            self.top = max(self.chosen - room + 1, min(self.top, self.chosen))
-        self.top = max(0, min(self.top, self.count - room))
-        return range(self.top, max(self.top, min(self.count, self.top + room)))
 
 
 class Look(NamedTuple):
@@ -115,6 +69,11 @@ class RowModel(Protocol):
         del index, look
         return ()
 
+    def below(self, index: int, look: Look) -> Sequence[Line]:
+        """Return the rows under an entry on view that belong to no entry, such as its unfolded text."""
+        del index, look
+        return ()
+
     def heading(self, look: Look) -> str:
         """Return the text of a row over the entries; empty for none."""
         del look
@@ -136,7 +95,7 @@ def plain(text: str, style: str = "ink") -> Line:
     return Line((Span(text, style),))
 
 
-class PaintedRows(Widget):
+class PaintedRows(LateStyled, Widget):
     """A widget that paints its visible rows. Their text can be selected with the mouse, and copied."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in ROW_STYLES}
@@ -265,7 +224,7 @@ class RowList(PaintedRows, can_focus=True):
         super().__init__(widget_id=widget_id)
         self.model = model
         self.most = most
-        self.state = ListState(len(model), 0 if len(model) else None)
+        self.state = ListState(len(model), chosen=0 if len(model) else None)
         self._seen = seen
         self._came_early = False
         """Whether to say in the list that a key or click came too early."""
@@ -343,6 +302,11 @@ class RowList(PaintedRows, can_focus=True):
         n_lines = len(self.lines(self.content_size.width))
         return self._entries[y] if 0 <= y < n_lines else None
 
+    def row_of(self, index: int) -> int:
+        """Return the first row of an entry; 0 if it is not on view."""
+        self.lines(self.content_size.width)
+        return self._entries.index(index) if index in self._entries else 0
+
     def on_click(self, event: events.Click) -> None:
         """Choose the entry under the pointer, and pick it. It may be clicked twice in a row: no word is selected then."""
         event.prevent_default()
@@ -419,6 +383,7 @@ class RowList(PaintedRows, can_focus=True):
             rows += [(None, BLANK)] * gap
             rows += [(None, line) for line in self.model.above(index, look)]
             rows += [(index, line) for line in lines]
+            rows += [(None, line) for line in self.model.below(index, look)]
         if footing:
             rows += [(None, plain(f"  {row}", "quiet")) for row in footing.split("\n")]
         self._entries = [index for index, _ in rows]

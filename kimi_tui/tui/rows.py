@@ -39,6 +39,8 @@ HIT_FOLD = "fold"
 HIT_CHECKPOINT = "#"
 HIT_LINK = "link:"
 HIT_IMAGE = "image:"
+HIT_LINE = "line:"
+"""The beginning of the action of a line of a diff: the place of the diff in its block and that of the line in it follow."""
 COLOUR = "#"
 """The beginning of the style of a picture's cells: `#d0a010@#20242a`, the colours above and below."""
 

@@ -8,30 +8,18 @@ grows with its changes: a version that differs in one place costs a comparison o
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import NamedTuple
 
+from kimi_tui.workspace.common_lines import common_lines, count_lines
 from kimi_tui.workspace.diff import StoredTexts
 from kimi_tui.workspace.manifest import ManifestEntry
+from kimi_tui.workspace.patch import are_alike
 from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.store import BlobDamaged
 
-_WINDOW_LINES = 3
-"""Equal lines in a row that count as the same place again after a change."""
-_NEAR_LINES = 400
-"""Lines on each side of a change among which that place is looked for."""
-_MOST_PAIRS = 250_000
-"""Pairs of lines that are compared exactly; larger changes are compared by lines that are unique on both sides."""
-
-
-class _EqualLines(NamedTuple):
-    """Lines that are the same on both sides: their places, and how many they are."""
-
-    old: int
-    new: int
-    n: int
+_MOST_CANDIDATES = 20
+"""Files that went in a snapshot and whose contents are compared with those of a new one."""
 
 
 class LineOrigins:
@@ -49,18 +37,14 @@ class LineOrigins:
     def advance(self, text: str, version: int) -> None:
         """Take the next version of the text; its new lines have the origin `version`."""
         old, origins = self._text, self._origins
-        head = _common_head(old, text)
-        tail = _common_tail(old, text, head)
-        old_end, new_end = len(old) - tail, len(text) - tail
-        n_head, n_tail = old.count("\n", 0, head), _n_lines(old, old_end)
-        before, after = _lines(old[head:old_end]), _lines(text[head:new_end])
-        changed = array("l", [version]) * len(after)
-        for run in _equal_runs(before, after):
-            changed[run.new : run.new + run.n] = origins[
-                n_head + run.old : n_head + run.old + run.n
-            ]
-        self._origins = origins[:n_head] + changed + origins[len(origins) - n_tail :]
-        self._text = text
+        changed = array("l", [version]) * count_lines(text, 0)
+        for run in common_lines(old, text):
+            changed[run.new : run.new + run.n] = origins[run.old : run.old + run.n]
+        self._origins, self._text = changed, text
+
+    def line(self, number: int) -> str:
+        """Return a line of the newest text, counted from 1."""
+        return self._text.split("\n", number)[number - 1]
 
     def copy(self) -> LineOrigins:
         """Return the same state, which goes on by itself."""
@@ -82,36 +66,62 @@ class FileVersion:
     entry: ManifestEntry | None
 
 
-def versions_of(log: SnapshotLog, path: str) -> list[FileVersion]:
-    """Return the states of a file, oldest first, back through exact renames: the same contents under another name that went.
+def versions_of(
+    log: SnapshotLog, path: str, texts: StoredTexts | None = None, until: int | None = None
+) -> list[FileVersion]:
+    """Return the states of a file, oldest first, back through renames: another file went in the same snapshot, and has the same
+    contents or, where `texts` can tell, half of them.
 
     Args:
         log: the snapshots of the session.
-        path: the present name of the file, relative to the work folder.
+        path: the name of the file, relative to the work folder.
+        texts: the contents.
+        until: the place of the last snapshot to look at, at which the file has that name; None for the newest.
     """
     found: list[FileVersion] = []
     name = path
     snapshots = log.snapshots
-    for position in range(len(snapshots) - 1, -1, -1):
+    last = len(snapshots) - 1 if until is None else min(until, len(snapshots) - 1)
+    for position in range(last, -1, -1):
         changed = snapshots[position].changed
         if name not in changed:
             continue
         entry = changed[name]
         found.append(FileVersion(position, name, entry))
-        if entry is None or not entry.kept:
+        if entry is None or not entry.kept or not position:
             continue
         gone = [one for one, now in changed.items() if now is None]
-        before = log.manifest_before(snapshots[position], [name, *gone])
-        if before[name] is not None:
+        if not gone:
             continue
-        # An empty file has the contents of every other empty file.
-        same = [one for one in gone if entry.size and _blob(before[one]) == entry.blob]
-        if same:
-            name = min(
-                same, key=lambda one: (one.rpartition("/")[2] != name.rpartition("/")[2], one)
-            )
+        before = log.manifest_before(snapshots[position], [name, *gone])
+        if before[name] is None:
+            name = _former_name(name, entry, before, texts) or name
     found.reverse()
     return found
+
+
+def _former_name(
+    name: str,
+    entry: ManifestEntry,
+    before: Mapping[str, ManifestEntry | None],
+    texts: StoredTexts | None,
+) -> str:
+    """Return the name that a new file had before, if it is one of the files that went; empty if it is none of them."""
+    gone = {path: one for path, one in before.items() if one is not None and one.kept}
+    file = name.rpartition("/")[2]
+    order = sorted(gone, key=lambda one: (one.rpartition("/")[2] != file, one))
+    # An empty file has the contents of every other empty file.
+    same = [path for path in order if entry.size and gone[path].blob == entry.blob]
+    if same or texts is None:
+        return same[0] if same else ""
+    try:
+        content = texts.content(entry)
+        for path in order[:_MOST_CANDIDATES]:
+            if gone[path].kind == entry.kind and are_alike(texts.content(gone[path]), content):
+                return path
+    except BlobDamaged:
+        pass
+    return ""
 
 
 class FileBlame:
@@ -129,13 +139,12 @@ class FileBlame:
         self._log = log
         self._texts = texts
         self._path = path
-        self._lines = LineOrigins()
         self._taken: list[FileVersion] = []
-        self._kept: dict[str, Sequence[int]] = {}
+        self._state = _Restorable(frozenset())
 
     def versions(self) -> list[FileVersion]:
         """Return the states of the file, oldest first."""
-        return versions_of(self._log, self._path)
+        return versions_of(self._log, self._path, self._texts)
 
     def origins(self, versions: list[FileVersion], now: str) -> Sequence[int]:
         """Return the place of the snapshot (in the log) that wrote each line.
@@ -145,194 +154,78 @@ class FileBlame:
             now: the present text of the file; its lines that no snapshot has get the place of the next snapshot.
         """
         self._continue(versions)
-        beyond = self._lines.copy()
+        beyond = self._state.lines.copy()
         beyond.advance(now, len(self._log))
         return beyond.origins
 
     def _continue(self, versions: list[FileVersion]) -> None:
         n_taken = len(self._taken)
-        by = [self._log.snapshots[one.position].by for one in versions]
-        wanted = {
-            _blob(one.entry) for one, who in zip(versions, by, strict=True) if who == "restore"
-        }
-        if versions[:n_taken] != self._taken or not wanted <= self._kept.keys():
-            self._lines, n_taken, self._kept = LineOrigins(), 0, {}
-        for one, who in zip(versions[n_taken:], by[n_taken:], strict=True):
-            text, blob = self._texts.of(one.entry) or "", _blob(one.entry)
-            if who == "restore" and blob in self._kept:
-                self._lines.restore(text, self._kept[blob])
-            else:
-                self._lines.advance(text, one.position)
-            if blob in wanted:
-                self._kept[blob] = self._lines.origins
+        wanted = _brought_back(self._log, versions)
+        if versions[:n_taken] != self._taken or not wanted <= self._state.kept.keys() | (
+            wanted - {_blob(one.entry) for one in self._taken}
+        ):
+            self._state, n_taken = _Restorable(wanted), 0
+        self._state.wanted = wanted
+        for one in versions[n_taken:]:
+            self._state.take(one, self._log.snapshots[one.position].by, self._texts)
         self._taken = versions
+
+
+def line_origin(
+    log: SnapshotLog, texts: StoredTexts, path: str, span: range, number: int, text: str
+) -> FileVersion | None:
+    """Return the version that wrote a line of a file as the file was at one of some snapshots; None if none has that line.
+
+    Args:
+        log: the snapshots of the session.
+        texts: the contents.
+        path: the file's name at the last of these snapshots.
+        span: the places of the snapshots in the log, the likeliest first one first.
+        number: the line, counted from 1.
+        text: the line, or its beginning.
+    """
+    if not span:
+        return None
+    versions = versions_of(log, path, texts, until=span[-1])
+    state = _Restorable(_brought_back(log, versions))
+    for n, one in enumerate(versions):
+        state.take(one, log.snapshots[one.position].by, texts)
+        ends = versions[n + 1].position if n + 1 < len(versions) else span[-1] + 1
+        origins = state.lines.origins
+        if ends > span[0] and number <= len(origins) and state.lines.line(number).startswith(text):
+            return next(known for known in versions if known.position == origins[number - 1])
+    return None
+
+
+class _Restorable:
+    """The lines of a file through its versions, where a restore brings back an earlier one.
+
+    Args:
+        wanted: the contents that come back later.
+    """
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self.lines = LineOrigins()
+        self.wanted = wanted
+        self.kept: dict[str, Sequence[int]] = {}
+
+    def take(self, one: FileVersion, by: str, texts: StoredTexts) -> None:
+        """Take the next version."""
+        text, blob = texts.of(one.entry) or "", _blob(one.entry)
+        if by == "restore" and blob in self.kept:
+            self.lines.restore(text, self.kept[blob])
+        else:
+            self.lines.advance(text, one.position)
+        if blob in self.wanted:
+            self.kept[blob] = self.lines.origins
+
+
+def _brought_back(log: SnapshotLog, versions: Sequence[FileVersion]) -> frozenset[str]:
+    """Return the contents that a restore brought back."""
+    return frozenset(
+        _blob(one.entry) for one in versions if log.snapshots[one.position].by == "restore"
+    )
 
 
 def _blob(entry: ManifestEntry | None) -> str:
     return entry.blob if entry is not None and entry.kept else ""
-
-
-# -- texts ---------------------------------------------------------------------------------------
-
-
-def _lines(text: str) -> list[str]:
-    """Return the lines with their line feeds."""
-    lines = [line + "\n" for line in text.split("\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
-
-
-def _n_lines(text: str, start: int) -> int:
-    """Return the number of lines from a place on."""
-    whole = text.count("\n", start)
-    return whole + (start < len(text) and not text.endswith("\n"))
-
-
-def _common_head(old: str, new: str) -> int:
-    """Return the length of the whole lines that both texts begin with."""
-    low, high = 0, min(len(old), len(new))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if old[low:middle] == new[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return old.rfind("\n", 0, low) + 1
-
-
-def _common_tail(old: str, new: str, head: int) -> int:
-    """Return the length of the whole lines that both texts end with, behind their common head."""
-    low, high = 0, min(len(old), len(new)) - head
-    while low < high:
-        middle = (low + high + 1) // 2
-        if old[len(old) - middle : len(old) - low] == new[len(new) - middle : len(new) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    start = len(old) - low
-    if _begins_line(old, start) and _begins_line(new, len(new) - low):
-        return low
-    line = old.find("\n", start)
-    return 0 if line < 0 else len(old) - line - 1
-
-
-def _begins_line(text: str, place: int) -> bool:
-    return place == 0 or text[place - 1] == "\n"
-
-
-# -- lines ---------------------------------------------------------------------------------------
-
-
-def _equal_runs(old: Sequence[str], new: Sequence[str]) -> Iterator[_EqualLines]:
-    """Yield the lines that stay, in order."""
-    if not old or not new:
-        return
-    if len(old) * len(new) <= _MOST_PAIRS:
-        yield from _exact_runs(old, new, 0, 0)
-        return
-    # Lines are compared as numbers of four bytes, in which the C library finds a window of lines.
-    numbers: dict[str, int] = {}
-    both = [
-        array("I", (numbers.setdefault(line, len(numbers)) for line in side)) for side in (old, new)
-    ]
-    one, other = both[0].tobytes(), both[1].tobytes()
-    i = j = 0
-    while i < len(old) and j < len(new):
-        if n := _run_length(one, other, i, j):
-            yield _EqualLines(i, j, n)
-            i, j = i + n, j + n
-            continue
-        place = _next_window(one, other, i, j)
-        x, y = place or (len(old), len(new))
-        if (x - i) * (y - j) <= _MOST_PAIRS:
-            yield from _exact_runs(old[i:x], new[j:y], i, j)
-        else:
-            yield from _unique_runs(both[0][i:x], both[1][j:y], i, j)
-        i, j = x, y
-
-
-def _exact_runs(old: Sequence[str], new: Sequence[str], i: int, j: int) -> Iterator[_EqualLines]:
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    yield from (_EqualLines(i + x, j + y, n) for x, y, n in matcher.get_matching_blocks() if n)
-
-
-def _run_length(one: bytes, other: bytes, i: int, j: int) -> int:
-    """Return the number of lines that are the same from two places on; the steps double while they are."""
-    n, step, most = 0, 16, min(len(one) // 4 - i, len(other) // 4 - j)
-    while n < most:
-        size = min(step, most - n)
-        start, end = i + n, j + n
-        if one[4 * start : 4 * (start + size)] == other[4 * end : 4 * (end + size)]:
-            n, step = n + size, step * 4
-        elif size == 1:
-            break
-        else:
-            step = max(1, size // 4)
-    return n
-
-
-def _next_window(one: bytes, other: bytes, i: int, j: int) -> tuple[int, int] | None:
-    """Return the nearest places from which a window of lines is the same again; None if there is none near."""
-    best: tuple[int, int] | None = None
-    room = _NEAR_LINES
-    for ahead in range(_NEAR_LINES):
-        if ahead > room or 4 * (i + ahead + _WINDOW_LINES) > len(one):
-            break
-        window = one[4 * (i + ahead) : 4 * (i + ahead + _WINDOW_LINES)]
-        end = 4 * (j + room - ahead + _WINDOW_LINES)
-        at = other.find(window, 4 * j, end)
-        while at >= 0 and at % 4:
-            at = other.find(window, at + 1, end)
-        if at >= 0:
-            best = (i + ahead, at // 4)
-            room = ahead + at // 4 - j - 1
-    return best
-
-
-def _unique_runs(old: array[int], new: array[int], i: int, j: int) -> Iterator[_EqualLines]:
-    """Yield lines that stand once on each side, as many as are in order, with their equal neighbours."""
-    places = _unique(new)
-    pairs = [(x, places[line]) for line, x in _unique(old).items() if line in places]
-    one, other = old.tobytes(), new.tobytes()
-    end_old = end_new = 0
-    for x, y in _in_order(sorted(pairs)):
-        if x < end_old or y < end_new:
-            continue
-        back = 0
-        while (
-            min(x - back - end_old, y - back - end_new) > 0
-            and old[x - back - 1] == new[y - back - 1]
-        ):
-            back += 1
-        n = back + _run_length(one, other, x, y)
-        yield _EqualLines(i + x - back, j + y - back, n)
-        end_old, end_new = x - back + n, y - back + n
-
-
-def _unique(lines: array[int]) -> dict[int, int]:
-    """Return the place of each line that stands once."""
-    seen: dict[int, int] = {}
-    for place, line in enumerate(lines):
-        seen[line] = -1 if line in seen else place
-    return {line: place for line, place in seen.items() if place >= 0}
-
-
-def _in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the most pairs whose second places increase as well (the longest increasing subsequence)."""
-    ends: list[int] = []
-    chosen: list[int] = []
-    before: list[int] = []
-    for place, (_, y) in enumerate(pairs):
-        k = bisect_left(ends, y)
-        before.append(chosen[k - 1] if k else -1)
-        if k == len(ends):
-            ends.append(y)
-            chosen.append(place)
-        else:
-            ends[k], chosen[k] = y, place
-    found: list[tuple[int, int]] = []
-    place = chosen[-1] if chosen else -1
-    while place >= 0:
-        found.append(pairs[place])
-        place = before[place]
-    return found[::-1]

@@ -24,7 +24,7 @@ MAX_COMPARED_LINES = 5_000
 _PROBE_BYTES = 8_192
 MOST_COMPARED_BYTES = 2 << 20
 """The largest file, in bytes, whose lines are compared."""
-_UNKNOWN = "There is no file snapshot of the checkpoint where the two branches part."
+_UNKNOWN = "There is no file snapshot of the checkpoint where the two branches diverge."
 _MOST_FILES_COMPARED = 300
 _MOST_ROWS = 20_000
 
@@ -145,10 +145,17 @@ class StoredTexts:
         if not entry.kept or entry.size > MOST_COMPARED_BYTES:
             return None
         try:
-            content = self._store.get(entry.blob)
+            return text_of(self.content(entry))
         except BlobDamaged:
             return None
-        return text_of(content)
+
+    def content(self, entry: ManifestEntry) -> bytes:
+        """Return the contents of a file, or the target of a link.
+
+        Raises:
+            BlobDamaged: they are missing, or are not those of the snapshot.
+        """
+        return self._store.get(entry.blob)
 
     def compared(
         self, before: ManifestEntry | None, after: ManifestEntry | None, max_rows: int | None
@@ -243,8 +250,9 @@ def find_changes(
     if start is None:
         return Changes(reason="There is no file snapshot of that time.")
     changed_by = log.changed_since(start, end)
-    before = log.manifest_at(start) if changed_by else {}
-    after = now if end is None else log.manifest_at(end) if changed_by else {}
+    nothing: Manifest = {}
+    before = log.manifest_at(start) if changed_by else nothing
+    after = now if end is None else log.manifest_at(end) if changed_by else nothing
     files: list[FileDifference] = []
     room = _MOST_ROWS
     for path in sorted(changed_by):
@@ -276,7 +284,7 @@ def patch_of(files: Sequence[FileDifference], most_chars: int) -> str:
         diff = one.side.diff
         head = f"=== {one.path} ({one.side.outcome})"
         if one.is_secret:
-            text = f"{head}: its contents are not shown, because it may hold secrets\n"
+            text = f"{head}: its contents are not shown, because it may contain secrets\n"
         elif diff is None:
             text = f"{head}: not text, or too large to show\n"
         else:

@@ -60,18 +60,11 @@ class ScanExtent(NamedTuple):
     is_more: bool
 
 
-def extent(manifest: Manifest) -> ScanExtent:
-    """Return the number of files in a manifest, including those that are too large to be kept."""
-    kinds = [entry.kind for entry in manifest.values()]
-    n_files = sum(1 for kind in kinds if kind in KEPT or kind in ("large", "secret"))
-    return ScanExtent(n_files, "over" in kinds)
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a snapshot: files, bytes per file, bytes newly stored per snapshot, and bytes of all sessions' stores."""
+    """The limits of a snapshot: files, bytes per file, bytes newly stored per later snapshot, and bytes of all sessions' stores."""
 
-    max_files: int = 50_000
+    max_files: int = 2_000_000
     max_file_bytes: int = 64 * 1024 * 1024
     max_snapshot_bytes: int = 512 * 1024 * 1024
     max_store_bytes: int = 4 * 1024 * 1024 * 1024

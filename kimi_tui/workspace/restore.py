@@ -13,6 +13,7 @@ import json
 import os
 import stat
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -28,6 +29,7 @@ from kimi_tui.filesystem import (
     restoring_name,
     sync_folder,
 )
+from kimi_tui.workspace.file_table import ManifestTable, folders_of
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import (
     REST,
@@ -70,7 +72,7 @@ _WHY_NOT: Mapping[Kind, str] = {
 _MAX_INTENT_BYTES = 64 << 20
 _MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed during the restore; kept"
-PROTECTED = "other programs run it or read settings from it, or it contains secrets; only a restore that you choose yourself changes it"
+PROTECTED = "not restored by itself, because other programs run it or read settings from it, or it contains secrets; you can restore it in the preview of a rewind"
 _KEY_BYTES = 32
 _CLOCK_S = 2.0
 """Seconds by which the times of files may be behind the clock: FAT stores only even seconds."""
@@ -140,8 +142,8 @@ def plan_to(
         made_by_others: the files that somebody else created since, which are not deleted without asking.
     """
     changes: list[FileChange] = []
-    folders: frozenset[str] | None = None
-    present = _folders_of(now)
+    folders: AbstractSet[str] | None = None
+    present = folders_of(now)
     for path in sorted(changed_by):
         before, after = as_file(now.get(path)), as_file(then.get(path))
         if before is None and path not in present and _was_empty_folder(path, then):
@@ -157,7 +159,7 @@ def plan_to(
             continue
         stays = ""
         if after is None and "/" in path:
-            folders = folders if folders is not None else _folders_of(then)
+            folders = folders if folders is not None else folders_of(then)
             stays = next((folder for folder in ancestors(path) if folder in folders), "")
         would = _would(before, after)
         by = changed_by[path]
@@ -186,7 +188,7 @@ def plan_back(
         paths: the paths that the restore changed.
     """
     changes: list[FileChange] = []
-    folders = _folders_of(before_it)
+    folders = folders_of(before_it)
     for path in sorted(set(paths)):
         then, wrote, found = (
             as_file(manifest.get(path)) for manifest in (before_it, after_it, now)
@@ -208,7 +210,7 @@ def plan_back(
     return changes
 
 
-def left_out(root: Path, now: Manifest, since: float) -> tuple[tuple[str, str], ...]:
+def left_out(root: Path, now: ManifestTable, since: float) -> tuple[tuple[str, str], ...]:
     """Return the paths that were not scanned, in readable form, each with its reason. It looks at files.
 
     Files that are unchanged since are not listed; a folder is always listed, as changes in it are not known.
@@ -219,9 +221,9 @@ def left_out(root: Path, now: Manifest, since: float) -> tuple[tuple[str, str], 
         since: the time of the state to be restored, in seconds since the epoch.
     """
     found: list[tuple[str, str]] = []
-    for path, entry in now.items():
+    for path, entry in now.omitted():
         name = path.rpartition("/")[2]
-        if entry.is_known or is_of_version_control(name):
+        if is_of_version_control(name):
             continue
         shown = f"{path[: -len(REST)]}…" if name == REST else path
         if name != REST:
@@ -291,16 +293,6 @@ def _would(before: ManifestEntry | None, after: ManifestEntry | None) -> FileFat
 def as_file(entry: ManifestEntry | None) -> ManifestEntry | None:
     """Return the entry of a path if it is a file; an empty folder is not one."""
     return None if entry is None or entry.kind == "folder" else entry
-
-
-def _folders_of(manifest: Manifest) -> frozenset[str]:
-    folders = {path for path, entry in manifest.items() if entry.kind == "folder"}
-    for path in manifest:
-        for folder in ancestors(path):
-            if folder in folders:
-                break
-            folders.add(folder)
-    return frozenset(folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +406,10 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
             return
         _write(name, temporary, store.get(one.then.blob), one, folder)
         if current(name, folder) != one.then:
-            raise OSError(errno.EIO, "the file differs from what was written")
+            raise OSError(
+                errno.EIO,
+                "after the restore the file has other contents; another program may have changed it",
+            )
 
 
 def _make_folder(name: str, folder: int) -> None:

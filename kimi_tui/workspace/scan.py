@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import heapq
 import os
 import stat
 import time
@@ -18,20 +17,28 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from kimi_tui.filesystem import is_temporary_name, open_folder
+from kimi_tui.workspace.file_table import (
+    FileRow,
+    FileRows,
+    Folder,
+    Folders,
+    ManifestTable,
+    Stamp,
+)
 from kimi_tui.workspace.ignore import RULES_NAME, IgnoreStack, outer_rules, read_rules
 from kimi_tui.workspace.manifest import (
     REST,
     Limits,
-    Manifest,
     ManifestEntry,
     ancestors,
     permission_bits,
 )
-from kimi_tui.workspace.protected_names import secrets
-from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, read_whole
+from kimi_tui.workspace.protected_names import folded, secrets
+from kimi_tui.workspace.store import BlobStore, StoreFull, hash_of, in_order, read_whole
 from kimi_tui.workspace.tree_watch import AS_FOLDER, CONTENT, Told, TreeWatch, held_files
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -42,7 +49,6 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRUST_AFTER_NS = 2_000_000_000
 # No real tree is deeper, and every level needs a descriptor and a frame of the interpreter.
 _DEEPEST = 200
-_SORTED_NAMES = 10_000
 _CHECKED_FILES = 4096
 _GONE = "the work folder is gone"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,21 +63,14 @@ _LEFT_OUT = (_IGNORED, _SECRET)
 """Entries that are known as soon as a folder is listed."""
 
 
-class Stamp(NamedTuple):
-    """The system's facts about a file that needs no reading; equal stamps (not too young) mean equal contents."""
-
-    mtime_ns: int
-    ctime_ns: int
-    size: int
-    inode: int
-    mode: int
-
-
 @dataclass(slots=True)
 class _Budget:
-    """The amount that one snapshot has stored so far. `full` says why it may store no more; empty while it may."""
+    """The amount that one snapshot has stored so far, and the most that it may store (0: as much as the store takes). `full`
+    says why it may store no more; empty while it may.
+    """
 
     stored_bytes: int = 0
+    most_bytes: int = 0
     full: str = ""
 
 
@@ -124,9 +123,12 @@ class _FileReader:
         entry = ManifestEntry(kind, hash_of(content), mode, len(content))
         if self._store.has(entry.blob):
             return entry
-        if budget.stored_bytes + len(content) > self._limits.max_snapshot_bytes:
-            megabytes = self._limits.max_snapshot_bytes >> 20
-            budget.full = budget.full or f"More than {megabytes} MiB changed at once."
+        if budget.most_bytes and budget.stored_bytes + len(content) > budget.most_bytes:
+            megabytes = budget.most_bytes >> 20
+            budget.full = (
+                budget.full
+                or f"More than {megabytes} MiB changed at once, so some files have no snapshot."
+            )
         if budget.full:
             return ManifestEntry("over", size=len(content))
         try:
@@ -146,31 +148,34 @@ def _content(name: str, folder: int, stamp: Stamp) -> bytes:
         os.close(handle)
 
 
-@dataclass(slots=True)
-class Folder:
-    """The known contents of a folder, so that it need not be listed again.
+class Scan:
+    """The changes since the previous scan.
 
-    `entries` are its files, and remarks for omitted ones; `stamps` are the stamps that can be trusted.
+    Args:
+        changed: the entries of the changed paths, None for a path that is gone; for the first scan of all, everything.
+        full: see below.
+        is_first: whether there was no previous scan.
+
+    Attributes:
+        full: the reason why some contents could not be kept (the budget, the number of files); empty if all were.
+        is_first: as above.
     """
 
-    stamp: tuple[int, int, int]
-    trusted: bool
-    rules_stamp: Stamp | None
-    above: IgnoreStack
-    inside: IgnoreStack
-    files: tuple[str, ...]
-    folders: tuple[str, ...]
-    entries: dict[str, ManifestEntry]
-    stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
+    def __init__(
+        self,
+        changed: Collection[str] = (),
+        full: str = "",
+        *,
+        is_first: bool = False,
+    ) -> None:
+        self._changed = changed
+        self.full = full
+        self.is_first = is_first
 
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The changes since the previous scan."""
-
-    changed: tuple[str, ...]
-    full: str = ""
-    """The reason why some contents could not be kept (the budget, the number of files); empty if all were."""
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """The paths, in order. The first scan of a large folder has very many."""
+        return tuple(sorted(self._changed))
 
 
 class Links(NamedTuple):
@@ -189,7 +194,7 @@ class ScanPass:
     """The number of further files that may be kept."""
     also: frozenset[str] = frozenset()
     """Paths, and the folders above them, that are scanned even if there is no room for more files."""
-    folders: dict[str, Folder] = field(default_factory=dict[str, Folder])
+    folders: Folders = field(default_factory=dict[str, Folder])
     changed: dict[str, ManifestEntry | None] = field(
         default_factory=dict[str, ManifestEntry | None]
     )
@@ -202,6 +207,14 @@ class ScanPass:
     edited: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     linked: dict[str, Links] = field(default_factory=dict[str, "Links"])
     """The files with more than one link."""
+    is_first: bool = False
+    """Whether nothing was scanned before, so that everything is new."""
+    done: float = 0.0
+    """The part of the work folder that was scanned, as far as it can be told: all folders in a folder count as equally large."""
+    span: float = 1.0
+    """The part that the folder being scanned is taken for."""
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    """The names met so far: a name that many folders have is kept once."""
 
     def trusts(self, *times_ns: int) -> bool:
         """Return whether a file with these times had not changed for a while before this scan began."""
@@ -239,6 +252,7 @@ class Scanner:
         cancelled: called between folders and inside large ones; if it returns True, the scan ends early and incomplete.
 
     Attributes:
+        done: the part of the work folder that the scan has been through, from 0 to 1.
         n_scans: the number of scans.
         n_walks: the number of those that walked through all folders.
         n_lost: the number of those that the kernel made necessary, because it had dropped events.
@@ -266,9 +280,7 @@ class Scanner:
         self._secret = secrets()
         self._cancelled = cancelled
         self._outer = IgnoreStack()
-        self._folders: dict[str, Folder] = {}
-        self._manifest: dict[str, ManifestEntry] = {}
-        self._adopted = False
+        self._folders: Folders = {}
         self._n_kept = 0
         self._watch = watch
         # Whether all folders are watched and nothing happened that the last scan cannot know of.
@@ -289,11 +301,12 @@ class Scanner:
         self._unchecked: list[str] = []
         self.n_scans = self.n_walks = self.n_lost = self.n_untold = 0
         self.untold: tuple[str, ...] = ()
+        self.done = 0.0
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ManifestTable:
         """Every path of the last scan; it changes with the next."""
-        return self._manifest
+        return ManifestTable(self._folders)
 
     def scan(self, also: Collection[str] = (), *, whole: bool = False) -> Scan:
         """Scan now. When it returns, new contents are in the store and synced.
@@ -306,7 +319,7 @@ class Scanner:
             OSError: the work folder itself cannot be opened, or the store's disk refused.
         """
         also = frozenset(also).union(*map(ancestors, also))
-        now = ScanPass(time.time_ns(), self._limits.max_files - self._n_kept, also)
+        now = self._pass(also)
         outer = outer_rules(self._root)
         if outer != self._outer:
             self._outer = outer
@@ -328,7 +341,7 @@ class Scanner:
                 # A new link was told, but not of which file it is one: that file was not asked for its links until now.
                 is_walk = done and self._has_unknown_links(now)
                 if is_walk:
-                    now = ScanPass(now.started_ns, self._limits.max_files - self._n_kept, also)
+                    now = self._pass(also)
             if told is None or not is_told or is_walk:
                 self.n_walks += 1
                 is_walk = True
@@ -337,7 +350,7 @@ class Scanner:
             os.close(top)
             self._store.flush()
         if not done:
-            return Scan(())
+            return Scan()
         self._take(now)
         self._take_links(now, is_walk=is_walk)
         self._is_told = self._watch is not None and self._watch.is_open
@@ -346,7 +359,19 @@ class Scanner:
         self._too_many = now.too_many or self._too_many
         self.untold = tuple(sorted(suspects.intersection(now.changed)))
         self.n_untold += len(self.untold)
-        return Scan(tuple(sorted(now.changed)), full=now.budget.full or self._too_many)
+        return Scan(
+            self.manifest.as_it_is() if now.is_first else now.changed,
+            now.budget.full or self._too_many,
+            is_first=now.is_first,
+        )
+
+    def _pass(self, also: frozenset[str]) -> ScanPass:
+        now = ScanPass(time.time_ns(), self._limits.max_files - self._n_kept, also)
+        now.is_first = not self._folders
+        if not now.is_first:
+            now.budget.most_bytes = self._limits.max_snapshot_bytes
+        self.done = 0.0
+        return now
 
     def _told(self, top: int) -> Told | None:
         """Return the names that have to be looked at; None if only a walk finds what changed."""
@@ -378,43 +403,46 @@ class Scanner:
             told.add_path(path, AS_FOLDER)
         return told
 
-    def adopt(self, manifest: Mapping[str, ManifestEntry]) -> None:
-        """Use a stored manifest as the previous scan, so that the next scan reports only changes since then."""
-        self._folders = {}
-        self._manifest = dict(manifest)
-        self._adopted = True
-        self._n_kept = sum(1 for entry in manifest.values() if entry.kept)
-        for path, entry in manifest.items():
-            if not entry.is_known:
-                self._remember(path, entry)
+    def adopt(self, folders: Folders) -> None:
+        """Use stored folders as the previous scan, so that the next scan reports only changes since then."""
+        self._folders = folders if "" in folders else {**folders, "": Folder()}
+        self._n_kept = sum(one.rows.n_kept for one in folders.values())
+        for path, folder in folders.items():
+            self._remember_in(path, folder)
 
     def _take(self, now: ScanPass) -> None:
         for path in now.gone:
-            self._folders.pop(path, None)
+            known = self._folders.pop(path, None)
+            self._n_kept -= 0 if known is None else known.rows.n_kept
             if self._watch is not None and path not in now.folders:
                 self._watch.forget(path)
+        for path, folder in now.folders.items():
+            known = self._folders.get(path)
+            if known is None or known.rows is not folder.rows:
+                self._n_kept += folder.rows.n_kept - (0 if known is None else known.rows.n_kept)
+            if now.is_first:
+                self._remember_in(path, folder)
         self._folders |= now.folders
-        if self._adopted:
-            self._adopted = False
-            seen = {
-                f"{path}/{name}" if path else name
-                for path, folder in self._folders.items()
-                for name in folder.entries
-            }
-            now.changed |= {
-                path: None
-                for path in self._manifest
-                if path not in seen and path not in now.changed
-            }
         for path, entry in now.changed.items():
-            before = self._manifest.get(path)
-            self._n_kept += int(entry is not None and entry.kept)
-            self._n_kept -= int(before is not None and before.kept)
-            if entry is None:
-                self._manifest.pop(path, None)
-            else:
-                self._manifest[path] = entry
             self._remember(path, entry)
+
+    def _remember_in(self, path: str, folder: Folder) -> None:
+        prefix = f"{path}/" if path else ""
+        for name, entry in folder.remarks.items():
+            self._remember(prefix + name, entry)
+        if folder.rows.has_unreadable:
+            for name, entry in folder.rows.entries():
+                self._remember(prefix + name, entry)
+
+    def _remember(self, path: str, entry: ManifestEntry | None) -> None:
+        self._unreadable.discard(path)
+        self._left_over.discard(path)
+        if entry is None:
+            self._linked.pop(path, None)
+        elif entry.kind == "unreadable":
+            self._unreadable.add(path)
+        elif entry == _OVER and path.count("/") < _DEEPEST:
+            self._left_over.add(path)
 
     def _has_unknown_links(self, now: ScanPass) -> bool:
         """Return whether a told file has more links than those that are known, in the work folder or elsewhere."""
@@ -446,16 +474,6 @@ class Scanner:
                 file: count for file, count in self._links_elsewhere.items() if found[file]
             }
         self._links_elsewhere = elsewhere
-
-    def _remember(self, path: str, entry: ManifestEntry | None) -> None:
-        self._unreadable.discard(path)
-        self._left_over.discard(path)
-        if entry is None:
-            self._linked.pop(path, None)
-        elif entry.kind == "unreadable":
-            self._unreadable.add(path)
-        elif entry == _OVER and path.count("/") < _DEEPEST:
-            self._left_over.add(path)
 
     # -- checks ----------------------------------------------------------------------------------
 
@@ -519,17 +537,17 @@ class Scanner:
                 yield path
                 return
             if (status.st_mtime_ns, status.st_ctime_ns) != known.stamp[:2] or not known.trusted:
-                names = {*known.files, *known.folders, *known.entries}
+                names = {*known.rows.names, *known.folders, *known.remarks}
                 with os.scandir(handle) as listing:
                     found = {one.name for one in listing if not is_temporary_name(one.name)}
                 yield from (prefix + name for name in names ^ found)
                 if names == found:
                     known.stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
                     known.trusted = max(known.stamp[:2]) + _TRUST_AFTER_NS <= started_ns
-            for name in known.files:
+            for name, before in known.rows.stamps():
                 stamp = stamp_of(name, handle)
-                if stamp is not None and known.stamps.get(name) != stamp:
-                    entry = known.entries.get(name)
+                if stamp is not None and before != stamp:
+                    entry = known.get(name)
                     if entry is not None and (entry.kept or entry.kind == "over"):
                         yield prefix + name
         finally:
@@ -576,116 +594,98 @@ class Scanner:
         folder = self._editable(path, now)
         folder.stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         folder.trusted = (
-            now.trusts(*folder.stamp[:2]) and _UNREADABLE not in folder.entries.values()
+            now.trusts(*folder.stamp[:2]) and _UNREADABLE not in folder.remarks.values()
         )
         prefix = f"{path}/" if path else ""
+        rows: dict[str, FileRow | None] = {}
         for name, how in names.items():
             now.edited[path].add(name)
-            if not self._name(prefix + name, name, how, folder, handle, now):
+            if not self._name(prefix + name, how, folder, rows, handle, now):
                 return False
+        folder.rows = folder.rows.edited(rows)
         return True
 
     def _name(
-        self, path: str, name: str, how: int, folder: Folder, handle: int, now: ScanPass
+        self,
+        path: str,
+        how: int,
+        folder: Folder,
+        rows: dict[str, FileRow | None],
+        handle: int,
+        now: ScanPass,
     ) -> bool:
-        """Look at one name in a folder; return False if the scan was cancelled."""
-        before, stamp_before = folder.entries.pop(name, None), folder.stamps.pop(name, None)
+        """Look at one told path in a folder, and note its row in `rows`; return False if the scan was cancelled."""
+        name = path.rpartition("/")[2]
+        remark, row = folder.remarks.pop(name, None), folder.rows.get(name)
+        if row is not None:
+            rows[name] = None
         is_folder = left_out = None
         try:
             status = os.stat(name, dir_fd=handle, follow_symlinks=False)
         except FileNotFoundError:
             status = None
         except OSError:
-            folder.entries[name] = _UNREADABLE
+            folder.remarks[name] = _UNREADABLE
             return True
         if status is not None:
             is_folder = stat.S_ISDIR(status.st_mode)
-            left_out = self._left_out(path, folder.inside, is_folder=is_folder)
+            above = _folded(path.rpartition("/")[0])
+            left_out = self._left_out(name, path, above, folder.inside, is_folder=is_folder)
             if left_out is not None:
-                folder.entries[name] = left_out
+                folder.remarks[name] = left_out
             if left_out is not None or (not is_folder and is_temporary_name(name)):
                 status = None
-        if status is None or is_folder:
-            folder.files = _without(name, folder.files)
         if status is None or not is_folder:
             folder.folders = _without(name, folder.folders)
             self._forget(path, now)
         if status is None:
             return True
         if not is_folder:
-            folder.files = _with(name, folder.files)
-            self._told_file(
-                path,
-                status,
-                (before, stamp_before),
-                folder,
-                handle,
-                now,
-                is_read=bool(how & CONTENT),
-            )
+            stamp = _stamp(status)
+            if status.st_nlink > 1 or path in self._linked:
+                now.linked[path] = _links(status)
+            if row is not None and row.stamp == stamp and not how & CONTENT:
+                del rows[name]
+            else:
+                rows[name] = self._file(path, name, stamp, folder, handle, now)
             return True
         folder.folders = _with(name, folder.folders)
         if path not in self._folders or how & AS_FOLDER:
             return self._inner(path, name, folder, handle, now)
-        if before is not None:
-            folder.entries[name] = before
+        if remark is not None:
+            folder.remarks[name] = remark
         return True
-
-    def _told_file(
-        self,
-        path: str,
-        status: os.stat_result,
-        before: tuple[ManifestEntry | None, Stamp | None],
-        folder: Folder,
-        handle: int,
-        now: ScanPass,
-        *,
-        is_read: bool,
-    ) -> None:
-        """Look at a told file; it is read if its stamp is not the one `before`, or if it `is_read` anyway."""
-        name = path.rpartition("/")[2]
-        stamp = _stamp(status)
-        entry, stamp_before = before
-        if status.st_nlink > 1 or path in self._linked:
-            now.linked[path] = _links(status)
-        if entry is not None and stamp_before == stamp and not is_read:
-            folder.entries[name], folder.stamps[name] = entry, stamp
-        else:
-            self._file(path, name, stamp, folder, handle, now)
 
     def _editable(self, path: str, now: ScanPass) -> Folder:
         """Return a known folder as this scan may change it."""
         folder = now.folders.get(path)
         if folder is None:
             known = self._folders[path]
-            folder = now.folders[path] = replace(
-                known, entries=dict(known.entries), stamps=dict(known.stamps)
-            )
+            folder = now.folders[path] = replace(known, remarks=dict(known.remarks))
         if path not in now.walked:
             now.edited.setdefault(path, set())
         return folder
 
     def _note_if_empty(self, path: str, now: ScanPass) -> None:
         above, _, name = path.rpartition("/")
-        folder = now.folders[path]
-        is_empty = not folder.files and not folder.folders and not folder.entries
+        is_empty = now.folders[path].is_empty
         around = now.folders.get(above) or self._folders[above]
-        if is_empty is (around.entries.get(name) == _EMPTY) or above in now.walked:
+        if is_empty is (around.remarks.get(name) == _EMPTY) or above in now.walked:
             return
         around = self._editable(above, now)
         now.edited[above].add(name)
         if is_empty:
-            around.entries[name] = _EMPTY
+            around.remarks[name] = _EMPTY
         else:
-            del around.entries[name]
+            del around.remarks[name]
 
     def _compare_names(self, path: str, names: Iterable[str], now: ScanPass) -> None:
         """Find the differences of some names in a folder from the previous scan."""
         prefix = f"{path}/" if path else ""
         known, folder = self._folders[path], now.folders[path]
         for name in names:
-            entry = folder.entries.get(name)
-            if known.entries.get(name) != entry:
+            entry = folder.get(name)
+            if known.get(name) != entry:
                 now.changed[prefix + name] = entry
 
     # -- folders ---------------------------------------------------------------------------------
@@ -708,47 +708,48 @@ class Scanner:
             or (known.above is not above and known.above != above)
             or (known.rules_stamp and known.rules_stamp != stamp_of(RULES_NAME, handle))
         ):
-            folder = self._listed(path, handle, above, stamp, now)
+            folder, names = self._listed(path, handle, above, stamp, now)
         else:
-            folder = Folder(
-                stamp,
-                known.trusted,
-                known.rules_stamp,
-                known.above,
-                known.inside,
-                known.files,
-                known.folders,
-                {name: entry for name, entry in known.entries.items() if entry in _LEFT_OUT},
-            )
+            kept = {name: entry for name, entry in known.remarks.items() if entry in _LEFT_OUT}
+            folder = replace(known, stamp=stamp, remarks=kept)
+            names = known.rows.names
+            if len(kept) != len(known.remarks):
+                again = set(known.remarks) - kept.keys() - set(known.folders) - {REST}
+                names = tuple(sorted({*names, *again}))
         now.folders[path] = folder
-        if not self._files(path, folder, known, handle, now):
+        if not self._files(path, names, folder, known, handle, now):
             return False
         prefix = f"{path}/" if path else ""
-        for name in folder.folders:
+        begins, span = now.done, now.span
+        for number, name in enumerate(folder.folders):
+            now.done = begins + span * number / len(folder.folders)
+            now.span = span / len(folder.folders)
+            self.done = now.done
             if not self._inner(prefix + name, name, folder, handle, now):
                 return False
-        if not folder.files and not folder.folders and not folder.entries and path:
-            self._note(path, _EMPTY, folder, now)
+        now.done, now.span = begins, span
+        if folder.is_empty and path:
+            self._note(path, _EMPTY, now)
         self._compare(prefix, folder, known, now)
         return True
 
     def _inner(self, path: str, name: str, folder: Folder, handle: int, now: ScanPass) -> bool:
         if path.count("/") >= _DEEPEST:
-            folder.entries[name] = _OVER
+            folder.remarks[name] = _OVER
             return True
         try:
             inner = os.open(name, _FOLDER_FLAGS, dir_fd=handle)
         except OSError:
-            folder.entries[name] = _UNREADABLE
+            folder.remarks[name] = _UNREADABLE
             self._forget(path, now)
             return True
         try:
             status = os.fstat(inner)
             if (status.st_dev, status.st_ino) in self._own_ids:
-                folder.entries[name] = _IGNORED
+                folder.remarks[name] = _IGNORED
                 self._forget(path, now)
                 return True
-            is_new = path not in self._folders and not self._adopted
+            is_new = path not in self._folders
             if is_new and now.room <= 0 and path not in now.also:
                 self._leave_out(name, folder, now)
                 return True
@@ -758,7 +759,8 @@ class Scanner:
 
     def _listed(
         self, path: str, handle: int, above: IgnoreStack, stamp: tuple[int, int, int], now: ScanPass
-    ) -> Folder:
+    ) -> tuple[Folder, tuple[str, ...]]:
+        """List a folder; return it without its files, and their names."""
         rules_stamp = stamp_of(RULES_NAME, handle)
         rules = read_rules(RULES_NAME, handle, above.room) if rules_stamp else None
         inside = above.entered(path, rules)
@@ -766,6 +768,9 @@ class Scanner:
         files: list[str] = []
         folders: list[str] = []
         left_out: dict[str, ManifestEntry] = {}
+        # Later scans find few new names.
+        known_names = now.names if now.is_first else {}
+        above_it = _folded(path)
         with os.scandir(handle) as listing:
             for item in listing:
                 try:
@@ -775,60 +780,73 @@ class Scanner:
                     continue
                 if not is_folder and is_temporary_name(item.name):
                     continue
-                entry = self._left_out(prefix + item.name, inside, is_folder=is_folder)
+                entry = self._left_out(
+                    item.name, prefix + item.name, above_it, inside, is_folder=is_folder
+                )
                 if entry is not None:
                     left_out[item.name] = entry
-                elif is_folder:
-                    folders.append(item.name)
                 else:
-                    files.append(item.name)
-        return Folder(
-            stamp,
-            now.trusts(stamp[0], stamp[1]) and _UNREADABLE not in left_out.values(),
-            rules_stamp,
-            above,
-            inside,
-            _in_order(files),
-            _in_order(folders),
-            left_out,
+                    (folders if is_folder else files).append(
+                        known_names.setdefault(item.name, item.name)
+                    )
+        folder = Folder(
+            folders=tuple(in_order(folders)),
+            remarks=left_out,
+            stamp=stamp,
+            trusted=now.trusts(stamp[0], stamp[1]) and _UNREADABLE not in left_out.values(),
+            rules_stamp=rules_stamp,
+            above=above,
+            inside=inside,
         )
+        return folder, tuple(in_order(files))
 
-    def _left_out(self, path: str, rules: IgnoreStack, *, is_folder: bool) -> ManifestEntry | None:
-        """Return the entry of a name that is not looked at for its name alone; None if it is."""
+    def _left_out(
+        self, name: str, path: str, above: list[str], rules: IgnoreStack, *, is_folder: bool
+    ) -> ManifestEntry | None:
+        """Return the entry of a name that is not looked at for its name alone; None if it is.
+
+        Args:
+            name: the name.
+            path: its path.
+            above: the folded names of the folders above it.
+            rules: the ignore rules in its folder.
+            is_folder: whether it is a folder.
+        """
         if rules.ignores(path, is_folder=is_folder):
             return _IGNORED
-        if self._secret.ends_in(path, is_folder=is_folder):
+        if self._secret.covers([*above, folded(name)], is_folder=is_folder):
             return _SECRET
         return None
 
-    def _note(self, path: str, entry: ManifestEntry, folder: Folder, now: ScanPass) -> None:
-        """Record an entry for a folder itself, among the entries of the folder above."""
+    def _note(self, path: str, entry: ManifestEntry, now: ScanPass) -> None:
+        """Record an entry for a folder itself, among the remarks of the folder above."""
         above, _, name = path.rpartition("/")
-        self._editable(above, now).entries[name] = entry
+        self._editable(above, now).remarks[name] = entry
         if above in now.edited:
             now.edited[above].add(name)
 
     def _leave_out(self, name: str, folder: Folder, now: ScanPass) -> None:
-        folder.entries[name] = _OVER
+        folder.remarks[name] = _OVER
         # The folder is listed again next time, when there may be room.
         folder.trusted = False
-        now.too_many = f"There are more than {self._limits.max_files:,} files."
+        now.too_many = (
+            f"There are more than {self._limits.max_files:,} files, so some have no snapshot."
+        )
 
     def _compare(self, prefix: str, folder: Folder, known: Folder | None, now: ScanPass) -> None:
         """Find the differences from the previous scan."""
-        if known is None:
-            manifest = self._manifest
-            for name, entry in folder.entries.items():
-                if manifest.get(prefix + name) != entry:
-                    now.changed[prefix + name] = entry
+        if now.is_first:
             return
-        before = known.entries
-        for name, entry in folder.entries.items():
-            old = before.get(name)
-            if old is not entry and old != entry:
-                now.changed[prefix + name] = entry
-        for name in before.keys() - folder.entries.keys():
-            now.changed[prefix + name] = None
+        if known is None:
+            now.changed |= {prefix + name: entry for name, entry in folder.entries()}
+            return
+        if known.rows is not folder.rows or known.remarks != folder.remarks:
+            before, after = dict(known.entries()), dict(folder.entries())
+            for name, entry in after.items():
+                if before.get(name) != entry:
+                    now.changed[prefix + name] = entry
+            for name in before.keys() - after.keys():
+                now.changed[prefix + name] = None
         if known.folders is not folder.folders:
             for name in set(known.folders).difference(folder.folders):
                 self._forget(prefix + name, now)
@@ -839,7 +857,7 @@ class Scanner:
         if known is None:
             return
         now.gone.add(path)
-        for name in known.entries:
+        for name in (*known.rows.names, *known.remarks):
             now.changed.setdefault(f"{path}/{name}", None)
         for name in known.folders:
             self._forget(f"{path}/{name}", now)
@@ -847,24 +865,30 @@ class Scanner:
     # -- files -----------------------------------------------------------------------------------
 
     def _files(
-        self, path: str, folder: Folder, known: Folder | None, handle: int, now: ScanPass
+        self,
+        path: str,
+        names: Iterable[str],
+        folder: Folder,
+        known: Folder | None,
+        handle: int,
+        now: ScanPass,
     ) -> bool:
-        # This loop runs fifty thousand times per scan, so unchanged files cost only system calls.
+        # This loop runs for every file of a walk, so unchanged files cost only system calls.
         prefix = f"{path}/" if path else ""
-        stamps, entries = folder.stamps, folder.entries
-        old_stamps = known.stamps if known else {}
-        old_entries = known.entries if known else {}
+        stamps = dict(known.rows.stamps()) if known else {}
+        rows: dict[str, FileRow | None] = dict.fromkeys(stamps.keys() - set(names))
         ask = os.stat
-        for number, name in enumerate(folder.files, start=1):
+        for number, name in enumerate(names, start=1):
             if not number % _CHECKED_FILES and self._cancelled():
                 return False
             try:
                 status = ask(name, dir_fd=handle, follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            except OSError:
-                # The name exists but cannot be examined, so it must not count as missing.
-                entries[name] = _UNREADABLE
+            except OSError as error:
+                if name in stamps:
+                    rows[name] = None
+                if not isinstance(error, FileNotFoundError):
+                    # The name exists but cannot be examined, so it must not count as missing.
+                    folder.remarks[name] = _UNREADABLE
                 continue
             stamp = (
                 status.st_mtime_ns,
@@ -875,31 +899,29 @@ class Scanner:
             )
             if status.st_nlink > 1:
                 now.linked[prefix + name] = _links(status)
-            old = old_stamps.get(name)
-            if old is not None and old == stamp:
-                stamps[name] = old
-                entries[name] = old_entries[name]
-            else:
-                self._file(prefix + name, name, Stamp(*stamp), folder, handle, now)
+            if stamps.get(name) != stamp:
+                rows[name] = self._file(prefix + name, name, Stamp(*stamp), folder, handle, now)
+        folder.rows = (known.rows if known else FileRows()).edited(rows)
         return True
 
     def _file(
         self, path: str, name: str, stamp: Stamp, folder: Folder, handle: int, now: ScanPass
-    ) -> None:
-        before = self._manifest.get(path)
+    ) -> FileRow | None:
+        before = None if now.is_first else self.manifest.get(path)
         is_new = before is None or not before.kept
         if is_new and now.room <= 0 and path not in now.also and self._reader.may_keep(stamp):
             self._leave_out(REST, folder, now)
-            return
+            return None
         if is_new and (now.budget.full or self._cancelled()):
             # The budget is used up or the scan is cancelled: a file is not read only to be omitted.
             entry = ManifestEntry("over", size=stamp.size)
         else:
             entry = self._reader.entry(name, handle, stamp, now.budget)
         now.room -= int(is_new and entry.kept)
-        folder.entries[name] = entry
-        if (entry.kept or entry.kind == "over") and now.trusts(stamp.mtime_ns, stamp.ctime_ns):
-            folder.stamps[name] = stamp
+        is_trusted = now.trusts(stamp.mtime_ns, stamp.ctime_ns)
+        return FileRow(
+            entry, stamp if is_trusted and (entry.kept or entry.kind == "over") else None
+        )
 
 
 def try_watch(root: str, own: Iterable[str], seconds: float) -> tuple[int, str]:
@@ -968,6 +990,11 @@ def _opened(path: str, top: int) -> int:
         os.close(folder)
 
 
+def _folded(path: str) -> list[str]:
+    """Return the names of a folder's path in the form in which protected names are compared."""
+    return [folded(name) for name in path.split("/")] if path else []
+
+
 def _with(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return sorted names with one more."""
     place = bisect_left(names, name)
@@ -978,15 +1005,6 @@ def _without(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return sorted names without one."""
     place = bisect_left(names, name)
     return (*names[:place], *names[place + 1 :]) if names[place : place + 1] == (name,) else names
-
-
-def _in_order(names: list[str]) -> tuple[str, ...]:
-    """Sort the names, one part at a time: sorting a million at once would block every other thread for a second."""
-    parts = [
-        sorted(names[start : start + _SORTED_NAMES])
-        for start in range(0, len(names), _SORTED_NAMES)
-    ]
-    return tuple(parts[0]) if len(parts) == 1 else tuple(heapq.merge(*parts))
 
 
 def _ids(folders: Iterable[str]) -> Iterable[tuple[int, int]]:

@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import uuid
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.workspace.file_table import (
+    Folders,
+    Layered,
+    ManifestTable,
+    StoredTable,
+    edited,
+    read_table,
+    without_stamps,
+    write_table,
+)
 from kimi_tui.workspace.ignore import ALWAYS, is_of_version_control
 from kimi_tui.workspace.manifest import REST, Kind, Manifest, ManifestEntry, permission_bits
 
@@ -31,6 +43,7 @@ FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
 """Changes that are not certainly the agent's nor a restore's. A rescue snapshot finds changes of somebody else."""
 
 _MAX_LOG_BYTES = 1 << 30
+_log = logging.getLogger(__name__)
 _BLOB = re.compile(r"[0-9a-f]{64}")
 
 
@@ -62,21 +75,33 @@ def delta(
     return {path: after.get(path) for path in paths if before.get(path) != after.get(path)}
 
 
+_NEW_NAME = "snapshots-2.jsonl"
+_TABLE = re.compile(r"first-[0-9a-f]{32}\.table")
+_LATEST_NAME = "latest.table"
+
+
 class SnapshotLog:
     """The append-only list of a session's snapshots.
 
+    The complete first snapshot is in a table of its own (`ManifestTable`). Earlier versions have it in the log, which has another
+    name, so that they do not take the new form for a session without files; such a log is continued as it is. If an earlier
+    version has begun one beside the new one, both are read, and the former is continued.
+
     Args:
-        path: the `snapshots.jsonl` of a session, which is created when the first snapshot is added.
+        path: the `snapshots.jsonl` of a session; if there is none, the log is `snapshots-2.jsonl` beside it, which is created
+            when the first snapshot is added.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = path if path.exists() else path.with_name(_NEW_NAME)
         self._storage = Storage()
         self._snapshots: list[Snapshot] = []
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
-        self._latest: dict[str, ManifestEntry] = {}
+        self._order: list[tuple[int, str]] = []
+        self._latest = Layered({})
         self._joins_line = False
+        self._root_id: list[int] = []
         self.root = ""
         """The folder of the snapshots; they are never restored into another one."""
         self._load()
@@ -118,6 +143,7 @@ class SnapshotLog:
         """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it."""
         position = len(self._snapshots) - 1
         self._marks[uid] = position
+        self._order.clear()
         after = self._snapshots[position].id if self._snapshots else ""
         # Without its mark a checkpoint has no files to restore, which must not stop the conversation.
         with contextlib.suppress(OSError):
@@ -178,14 +204,23 @@ class SnapshotLog:
 
         A change of the agent belongs to the step that this checkpoint began.
         """
-        found = ""
-        for uid, after in self._marks.items():
-            if after < position:
-                found = uid
-        return found
+        if len(self._order) != len(self._marks):
+            self._order = [(after, uid) for uid, after in self._marks.items()]
+            self._order.sort(key=lambda one: one[0])
+        at = bisect_left(self._order, position, key=lambda one: one[0])
+        return self._order[at - 1][1] if at else ""
 
-    def position(self, snapshot: Snapshot) -> int:
-        """Return the place of a snapshot in `snapshots`."""
+    def step_places(self, uid: str) -> range | None:
+        """Return the places in the log of the files before the step that a checkpoint began, and after each change in it; None if
+        the checkpoint is not known, or no snapshot was before it.
+        """
+        first, last = self._marks.get(uid, -1), self.after_checkpoint(uid)
+        if first < 0 or last is None:
+            return None
+        return range(first, self._position[last.id] + 1)
+
+    def place(self, snapshot: Snapshot) -> int:
+        """Return the place of a snapshot in the log."""
         return self._position[snapshot.id]
 
     def marked_at(self, uid: str) -> int:
@@ -221,11 +256,70 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
-    def manifest_at(self, snapshot: Snapshot) -> dict[str, ManifestEntry]:
-        """Return the files as that snapshot has them."""
-        manifest: dict[str, ManifestEntry] = {}
-        for one in self._snapshots[: self._position[snapshot.id] + 1]:
-            _apply(manifest, one.changed)
+    def add_first(
+        self, folders: Folders, root: Sequence[int], *, at: float, note: str = ""
+    ) -> Snapshot:
+        """Append the snapshot with all files, and sync it.
+
+        Args:
+            folders: the files, which are not changed any more.
+            root: device and inode of the work folder.
+            at: the time, in seconds since the epoch.
+            note: why it is incomplete; empty if it is complete.
+
+        Raises:
+            OSError: the disk refused; the log is as before.
+        """
+        table = ManifestTable(folders)
+        snapshot = Snapshot(new_id(), at, "first", table, note)
+        path = self._path.with_name(f"first-{snapshot.id}.table")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_table(path, folders, {"root": list(root)}, sync=True)
+        self._append({**_head(snapshot), "table": path.name}, sync=True)
+        self._take(snapshot)
+        self._latest = Layered(table)
+        return snapshot
+
+    def keep_stamps(self, folders: Folders, root: Sequence[int]) -> None:
+        """Store the stamps of the newest snapshot's files, so that the next process need not read them again.
+
+        Args:
+            folders: the files as the newest snapshot has them.
+            root: device and inode of the work folder.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self._snapshots:
+            facts = {"after": self._snapshots[-1].id, "root": list(root)}
+            write_table(self._path.with_name(_LATEST_NAME), folders, facts, sync=False)
+
+    def folders(self, root: Sequence[int]) -> Folders:
+        """Return the files as the newest snapshot has them, with the stamps that are known.
+
+        Args:
+            root: device and inode of the work folder; stamps of another one do not count.
+        """
+        base = self._latest.base
+        if not isinstance(base, ManifestTable):
+            return edited({}, dict(self._latest))
+        folders = base.folders if self._root_id == list(root) else without_stamps(base.folders)
+        return edited(folders, self._latest.changes) if self._latest.changes else folders
+
+    def manifest_at(self, snapshot: Snapshot) -> Manifest:
+        """Return the files as that snapshot has them.
+
+        Raises:
+            OSError: the first snapshot cannot be read.
+        """
+        first, *others = self._snapshots[: self._position[snapshot.id] + 1]
+        files = first.changed
+        if isinstance(files, ManifestTable | StoredTable):
+            manifest = Layered(files)
+        else:
+            manifest = Layered({}, files)
+        for one in others:
+            manifest.changes |= one.changed
         return manifest
 
     def manifest_before(
@@ -282,18 +376,60 @@ class SnapshotLog:
     def _take(self, snapshot: Snapshot) -> None:
         self._position[snapshot.id] = len(self._snapshots)
         self._snapshots.append(snapshot)
-        _apply(self._latest, snapshot.changed)
+        if snapshot.by != "first":
+            self._latest.changes |= snapshot.changed
 
     def _load(self) -> None:
-        try:
-            content = read_regular(self._path, _MAX_LOG_BYTES)
-        except OSError:
+        for path in dict.fromkeys((self._path.with_name(_NEW_NAME), self._path)):
+            try:
+                content = read_regular(path, _MAX_LOG_BYTES)
+            except OSError:
+                continue
+            self._joins_line = bool(content) and not content.endswith(b"\n")
+            for line in content.split(b"\n"):
+                # An unreadable line is ignored; it affects only that one snapshot or mark.
+                if line.strip():
+                    self._take_line(line)
+        self._read_latest()
+
+    def _read_latest(self) -> None:
+        """Read the files as the newest snapshot has them; without the table of the first one, there are no snapshots."""
+        self._latest = Layered({})
+        if not self._snapshots:
             return
-        self._joins_line = bool(content) and not content.endswith(b"\n")
-        for line in content.split(b"\n"):
-            # An unreadable line is ignored; it affects only that one snapshot or mark.
-            if line.strip():
-                self._take_line(line)
+        place = self._read_stamped()
+        if place is None:
+            first = self._snapshots[0]
+            if isinstance(first.changed, StoredTable):
+                try:
+                    self._latest = Layered(first.changed.table)
+                    self._root_id = _identity(first.changed.facts)
+                except OSError as error:
+                    _log.warning("the first file snapshot cannot be read", exc_info=error)
+                    self._forget_all()
+                    return
+                place = 0
+            else:
+                place = -1
+        for one in self._snapshots[place + 1 :]:
+            self._latest.changes |= one.changed
+
+    def _read_stamped(self) -> int | None:
+        """Read the files with their stamps; return the place of the snapshot that they belong to. None if that is impossible."""
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            facts, folders = read_table(self._path.with_name(_LATEST_NAME))
+            place = self._position[str(facts["after"])]
+            self._root_id = _identity(facts)
+            self._latest = Layered(ManifestTable(folders))
+            return place
+        return None
+
+    def _forget_all(self) -> None:
+        self._snapshots.clear()
+        self._position.clear()
+        self._marks.clear()
+        self._order.clear()
+        self._latest = Layered({})
 
     def _take_line(self, line: bytes) -> None:
         try:
@@ -309,22 +445,52 @@ class SnapshotLog:
             self.root = root
         elif isinstance(uid, str):
             after = str(record.get("after", ""))
-            position = self._position.get(after) if after else -1
+            position = self._position.get(after) if after else len(self._snapshots) - 1
             if position is not None:
                 self._marks[uid] = position
-        elif (snapshot := _parsed(record)) is not None:
-            self._take(snapshot)
+        elif (snapshot := self._parsed_first(record) or _parsed(record)) is not None:
+            self._take(self._continued(snapshot))
+
+    def _continued(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot as it follows those so far: a complete one has the changes since them."""
+        if snapshot.by != "first" or not self._snapshots:
+            return snapshot
+        try:
+            before = self.manifest_at(self._snapshots[-1])
+            gone = dict.fromkeys(path for path in before if path not in snapshot.changed)
+        except OSError:
+            self._forget_all()
+            return snapshot
+        changed = {path: one for path, one in snapshot.changed.items() if before.get(path) != one}
+        return replace(snapshot, by="other", changed=gone | changed)
+
+    def _parsed_first(self, record: Mapping[str, Any]) -> Snapshot | None:
+        """Parse the record of a first snapshot with its files in a table; None if it is none."""
+        name = record.get("table")
+        if not isinstance(name, str) or not _TABLE.fullmatch(name):
+            return None
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            said = (str(record["id"]), float(record["at"]))
+            table = StoredTable(self._path.with_name(name), self._in_memory)
+            # What was before it could not be read.
+            self._forget_all()
+            return Snapshot(*said, "first", table, str(record.get("note", "")))
+        return None
+
+    def _in_memory(self) -> Folders:
+        base = self._latest.base
+        return base.folders if isinstance(base, ManifestTable) else {}
 
 
-def _apply(manifest: dict[str, ManifestEntry], changed: Mapping[str, ManifestEntry | None]) -> None:
-    for path, entry in changed.items():
-        if entry is None:
-            manifest.pop(path, None)
-        else:
-            manifest[path] = entry
+def _identity(facts: Mapping[str, Any]) -> list[int]:
+    """Return device and inode of a table's work folder; nothing if they are not known."""
+    root: object = facts.get("root")
+    if not isinstance(root, list):
+        return []
+    return [one for one in cast("list[object]", root) if isinstance(one, int)]
 
 
-def _stored(snapshot: Snapshot) -> dict[str, Any]:
+def _head(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "id": snapshot.id,
         "at": snapshot.at,
@@ -332,6 +498,12 @@ def _stored(snapshot: Snapshot) -> dict[str, Any]:
         # Versions that know only one agent read `by`.
         **({"author": snapshot.author} if snapshot.author else {}),
         "note": snapshot.note,
+    }
+
+
+def _stored(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        **_head(snapshot),
         "changed": {
             path: None if entry is None else stored_entry(entry)
             for path, entry in snapshot.changed.items()

@@ -1,7 +1,7 @@
 """A store of file contents by their SHA-256: written once, never changed, shared by all world lines of a session.
 
-The new contents of one scan go into one pack, so that a tree of fifty thousand files needs one file and one fsync. In a pack
-each body follows a header with its name and size, and an index of all bodies is at the end; a pack with a damaged index is
+The new contents of one scan go into one pack, or into a few if they are very many, so that a tree of fifty thousand files
+needs one file and one fsync. In a pack each body follows a header with its name and size, and an index of all bodies is at the end; a pack with a damaged index is
 read header by header, so only the damaged bodies are lost. Contents that a neighbouring session of the same folder has are
 linked, not stored again.
 """
@@ -11,14 +11,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import heapq
 import os
 import struct
+import sys
 import threading
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kimi_tui.filesystem import fsync, open_regular, sync_folder
 
@@ -28,6 +33,7 @@ _HEAD = struct.Struct(">32sI")
 _ROW = struct.Struct(">32sQI")
 _FOOT = struct.Struct(">QII8s")
 _BUFFER_BYTES = 1 << 20
+Item = TypeVar("Item", str, bytes)
 
 
 _RAW = b"r"
@@ -35,6 +41,12 @@ _ZLIB = b"z"
 _PIECE = 1 << 20
 _GROWTH_BYTES = 16 << 20
 """Bytes by which a file may have grown while it is read."""
+_MOST_BODIES = 65_536
+"""A pack with so many bodies is finished; its index has 3 MB then."""
+_LARGE = 4096
+"""The index of a pack with so many bodies is kept as it is on the disk, sorted: a dict of them takes six times as much memory."""
+_KEY_BYTES = 8
+_SORTED = 10_000
 # For smaller bodies, setting up the compressor takes more time than it can save.
 _COMPRESSED_FROM_BYTES = 160
 
@@ -44,6 +56,79 @@ class PackPlace(NamedTuple):
 
     offset: int
     size: int
+
+
+class PackIndex:
+    """The places of the bodies in one pack.
+
+    Args:
+        path: the pack.
+        rows: name, offset and size of each, as in the pack.
+    """
+
+    def __init__(self, path: Path, rows: bytes) -> None:
+        self.path = path
+        self.rows = rows
+        self._keys = array("Q")
+
+    def __len__(self) -> int:
+        return len(self.rows) // _ROW.size
+
+    def __iter__(self) -> Iterator[tuple[bytes, PackPlace]]:
+        return ((name, PackPlace(*place)) for name, *place in _ROW.iter_unpack(self.rows))
+
+    def sort(self) -> None:
+        """Sort the rows, as `find` needs them."""
+        size = _ROW.size
+        rows = [self.rows[start : start + size] for start in range(0, len(self.rows), size)]
+        if any(one > other for one, other in pairwise(rows)):
+            rows = list(in_order(rows))
+            self.rows = b"".join(rows)
+        self._keys = array("Q", b"".join(row[:_KEY_BYTES] for row in rows))
+        if sys.byteorder == "little":
+            self._keys.byteswap()
+
+    def find(self, name: bytes) -> PackPlace | None:
+        """Return the place of a body; None if it is not in the pack."""
+        key = int.from_bytes(name[:_KEY_BYTES], "big")
+        at = bisect_left(self._keys, key)
+        while at < len(self._keys) and self._keys[at] == key:
+            found, offset, length = _ROW.unpack_from(self.rows, at * _ROW.size)
+            if found == name:
+                return PackPlace(offset, length)
+            at += 1
+        return None
+
+
+class PackIndices:
+    """The places of the bodies in many packs, in little memory."""
+
+    def __init__(self) -> None:
+        self._few: dict[bytes, tuple[Path, PackPlace]] = {}
+        self._large: list[PackIndex] = []
+
+    def add(self, index: PackIndex) -> None:
+        """Add the bodies of a pack."""
+        if len(index) < _LARGE:
+            self._few |= {name: (index.path, place) for name, place in index}
+        else:
+            index.sort()
+            self._large.append(index)
+
+    def find(self, name: bytes) -> tuple[Path, PackPlace] | None:
+        """Return the pack and the place of a body; None if it is in none of them."""
+        found = self._few.get(name)
+        if found is not None:
+            return found
+        for index in self._large:
+            if (place := index.find(name)) is not None:
+                return index.path, place
+        return None
+
+    def forget(self, path: Path) -> None:
+        """Forget the bodies of a pack."""
+        self._few = {name: one for name, one in self._few.items() if one[0] != path}
+        self._large = [index for index in self._large if index.path != path]
 
 
 class PackWriter:
@@ -82,13 +167,18 @@ class PackWriter:
         self._file.flush()
         return os.pread(self._file.fileno(), place.size, place.offset)
 
+    def index(self) -> PackIndex:
+        """Return the places of the bodies so far."""
+        rows = in_order([_ROW.pack(name, *place) for name, place in self.places.items()])
+        return PackIndex(self.path, b"".join(rows))
+
     def finish(self) -> None:
         """Write the index, sync everything, and give the pack its name.
 
         Raises:
             OSError: the disk refused; the pack must be dropped.
         """
-        index = b"".join(_ROW.pack(name, *place) for name, place in self.places.items())
+        index = self.index().rows
         foot = _FOOT.pack(self.size_bytes, len(self.places), zlib.crc32(index), _MAGIC)
         self._file.write(index + foot)
         self._file.flush()
@@ -107,7 +197,7 @@ class PackWriter:
             self._temporary.unlink(missing_ok=True)
 
 
-def read_index(path: Path) -> dict[bytes, PackPlace]:
+def read_index(path: Path) -> PackIndex:
     """Return the index of a pack; for a damaged pack, as much as can be found.
 
     Raises:
@@ -122,15 +212,12 @@ def read_index(path: Path) -> dict[bytes, PackPlace]:
                 file.seek(start)
                 index = file.read(count * _ROW.size)
                 if zlib.crc32(index) == checksum:
-                    return {
-                        name: PackPlace(offset, length)
-                        for name, offset, length in _ROW.iter_unpack(index)
-                    }
+                    return PackIndex(path, index)
         found: dict[bytes, PackPlace] = {}
         for name, place in _walked(path, size):
             # Rows of a damaged index look like headers as well; the first one with a name is the true one.
             found.setdefault(name, place)
-        return found
+        return PackIndex(path, b"".join(_ROW.pack(name, *place) for name, place in found.items()))
 
 
 def read_body(path: Path, place: PackPlace) -> bytes:
@@ -194,8 +281,8 @@ class BlobStore:
         self._root = root
         self._max_bytes = max_bytes
         self._neighbours = tuple(neighbours)
-        self._places: dict[bytes, tuple[Path, PackPlace]] = {}
-        self._near: dict[bytes, Path] = {}
+        self._places = PackIndices()
+        self._near = PackIndices()
         self._writer: PackWriter | None = None
         self._used = 0
         self._is_loaded = False
@@ -230,18 +317,7 @@ class BlobStore:
             OSError: the disk refused; contents put since the last flush are lost.
         """
         with self._lock:
-            writer, self._writer = self._writer, None
-            if writer is None:
-                return
-            before = writer.size_bytes
-            try:
-                writer.finish()
-            except OSError:
-                writer.drop()
-                self._used -= before
-                raise
-            self._used += writer.size_bytes - before
-            self._places |= {name: (writer.path, place) for name, place in writer.places.items()}
+            self._finish()
 
     def get(self, name: str) -> bytes:
         """Return the verified contents with that name.
@@ -264,6 +340,12 @@ class BlobStore:
         with self._lock:
             return self._has(bytes.fromhex(name))
 
+    def has_digest(self, digest: bytes) -> bool:
+        """Return whether the store has the contents with this SHA-256; neighbours are not asked."""
+        with self._lock:
+            self._load()
+            return self._places.find(digest) is not None
+
     # The methods below are called with the lock held.
 
     def _put(self, digest: bytes, content: bytes) -> None:
@@ -272,7 +354,7 @@ class BlobStore:
         body = _packed(content)
         if self._used + len(body) > self._max_bytes:
             raise StoreFull(
-                f"The file snapshots have used their {self._max_bytes >> 20} MiB of disk."
+                f"The file snapshots of this session have reached their limit of {self._max_bytes >> 20} MiB, so new contents are not stored."
             )
         if self._writer is None:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -289,6 +371,22 @@ class BlobStore:
             self._used -= before
             raise
         self._used += self._writer.size_bytes - before
+        if len(self._writer.places) >= _MOST_BODIES:
+            self._finish()
+
+    def _finish(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        before = writer.size_bytes
+        try:
+            writer.finish()
+        except OSError:
+            writer.drop()
+            self._used -= before
+            raise
+        self._used += writer.size_bytes - before
+        self._places.add(writer.index())
 
     def _delete_unfinished(self) -> None:
         """Delete packs that a killed program left. Only a writer does: a reader may be beside another program that writes."""
@@ -301,50 +399,96 @@ class BlobStore:
 
     def _has(self, digest: bytes) -> bool:
         self._load()
-        if digest in self._places or (self._writer and digest in self._writer.places):
+        if self._writer is not None and digest in self._writer.places:
             return True
-        pack = self._near.get(digest)
-        return pack is not None and self._link(pack) and digest in self._places
+        if self._places.find(digest) is not None:
+            return True
+        near = self._near.find(digest)
+        return near is not None and self._link(near[0]) and self._places.find(digest) is not None
 
     def _body(self, digest: bytes) -> bytes:
         self._load()
         if self._writer is not None and digest in self._writer.places:
             return self._writer.read(self._writer.places[digest])
-        path, place = self._places[digest]
-        return read_body(path, place)
+        found = self._places.find(digest)
+        if found is None:
+            raise KeyError(digest)
+        return read_body(*found)
 
     def _load(self) -> None:
         if self._is_loaded:
             return
         self._is_loaded = True
-        for path in packs_in(self._root):
+        own = packs_in(self._root)
+        for path in own:
             self._add(path)
-        own = {path.name for path in packs_in(self._root)}
+        known = {path.name for path in own}
         for folder in self._neighbours:
             for path in packs_in(folder):
-                if path.name not in own:
+                if path.name not in known:
+                    known.add(path.name)
                     with contextlib.suppress(OSError):
-                        self._near |= dict.fromkeys(read_index(path), path)
+                        self._near.add(read_index(path))
 
     def _add(self, path: Path) -> None:
         with contextlib.suppress(OSError):
-            self._places |= {name: (path, at) for name, at in read_index(path).items()}
+            self._places.add(read_index(path))
             self._used += path.stat().st_size
 
     def _link(self, pack: Path) -> bool:
         """Link a neighbour's pack into this store; return False if that is not possible."""
         target = self._root / pack.name
+        self._near.forget(pack)
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.link(pack, target)
         except OSError:
             # The pack is gone by now, or the file system has no links: the contents are stored here then.
-            self._near = {name: path for name, path in self._near.items() if path != pack}
             return False
         _sync_names(self._root)
         self._add(target)
-        self._near = {name: path for name, path in self._near.items() if path != pack}
         return True
+
+
+class ScratchStore(BlobStore):
+    """The contents of a store, which is only read, with further ones that are kept in memory.
+
+    Args:
+        root: the folder of the store.
+        max_bytes: the most bytes to keep in memory.
+    """
+
+    def __init__(self, root: Path, max_bytes: int) -> None:
+        super().__init__(root, 0)
+        self._room = max_bytes
+        self._new: dict[str, bytes] = {}
+
+    def put(self, content: bytes, name: str = "") -> str:
+        """Keep these bytes; return their name.
+
+        Raises:
+            StoreFull: there is no room for them.
+        """
+        name = name or hash_of(content)
+        if not self.has(name):
+            if len(content) > self._room:
+                raise StoreFull("There are too many new files to be compared.")
+            self._room -= len(content)
+            self._new[name] = content
+        return name
+
+    def has(self, name: str) -> bool:
+        """Return whether the contents are here or in the store."""
+        return name in self._new or super().has(name)
+
+    def get(self, name: str) -> bytes:
+        """Return the contents with that name.
+
+        Raises:
+            BlobDamaged: they are missing, or do not have that hash.
+        """
+        found = self._new.get(name)
+        return super().get(name) if found is None else found
 
 
 def disk_usage(stores: Sequence[Path]) -> int:
@@ -361,6 +505,12 @@ def disk_usage(stores: Sequence[Path]) -> int:
 def hash_of(content: bytes) -> str:
     """Return the name of these contents in a store."""
     return hashlib.sha256(content).hexdigest()
+
+
+def in_order(items: list[Item]) -> Iterable[Item]:
+    """Return the items sorted, one part at a time: sorting a million at once would block every other thread for a second."""
+    parts = [sorted(items[start : start + _SORTED]) for start in range(0, len(items), _SORTED)]
+    return parts[0] if len(parts) == 1 else heapq.merge(*parts)
 
 
 def read_whole(handle: int, size_bytes: int) -> bytes:

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kimi_tui.display_names import some_of
+from kimi_tui.filesystem import identity_of
 from kimi_tui.workspace import restore
 from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.diff import (
@@ -28,12 +29,12 @@ from kimi_tui.workspace.diff import (
     find_changes,
     find_divergence,
 )
+from kimi_tui.workspace.file_table import Folders, Layered, ManifestTable, edited, without_stamps
 from kimi_tui.workspace.manifest import (
     Limits,
     Manifest,
     ManifestEntry,
     ScanExtent,
-    extent,
     was_looked_for,
 )
 from kimi_tui.workspace.protected_names import runs_later, secrets
@@ -53,8 +54,8 @@ from kimi_tui.workspace.restore import (
 )
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
-from kimi_tui.workspace.store import BlobStore, disk_usage
-from kimi_tui.workspace.tree_watch import TreeWatch
+from kimi_tui.workspace.store import BlobStore, ScratchStore, disk_usage
+from kimi_tui.workspace.tree_watch import TreeWatch, held_files
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +69,11 @@ _INTENT_NAME = "restore.json"
 _COUNTED_FILES = 100
 _LOOKED_AT = 100_000
 """The largest number of files that are all looked at before a restore is planned; it takes half a second."""
-_NO_WATCH = "the system cannot tell of changes"
-_RAN_EARLY = "A command ran before the first file snapshot was finished."
+_NO_WATCH = "the system does not report file changes"
+_RAN_EARLY = "A command ran before the first file snapshot was finished, so files that it changed cannot be restored to their original contents."
+
+_MOST_NEW_BYTES = 256 << 20
+"""The most bytes of files that no snapshot has yet and that are compared without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,7 @@ class Tracker:
         self._note = ""
         self._scanner: Scanner | None = None
         self._watch: TreeWatch | None = None
+        self._n_at_stamps = 0
         self._store = BlobStore(folder / STORE_NAME, limits.max_store_bytes, scope.neighbours)
         self.texts = StoredTexts(self._store)
         self.refusal = refusal_reason(root, scope.homes)
@@ -241,27 +246,64 @@ class Tracker:
             cancelled=self._cancelled,
         )
         is_first = self._log.last is None
+        identity = (0, 0)
+        with contextlib.suppress(OSError):
+            # A folder that is gone is an error of the scan, which says it in words.
+            identity = identity_of(os.stat(root))
         if not is_first:
-            self._scanner.adopt(self._log.latest)
+            self._scanner.adopt(self._with_contents(self._log.folders(identity)))
         self._scan()
         if self._cancelled():
             return False
-        self.extent = extent(self._scanner_manifest())
+        table = self._scanner.manifest
+        self.extent = table.extent()
         with self._backups.lock:
             backups = self._backups.entries
-            after = dict(self._scanner_manifest())
-            for path, entry in backups.items():
-                after.pop(path, None)
-                if entry is not None:
-                    after[path] = entry
+            after = Layered(table, backups)
             brought = self._brought_back(after)
-            changed = delta(self._log.latest, after, (self._owed | backups.keys()) - brought)
             self._store.flush()
-            if changed or is_first:
-                by: By = "first" if is_first else "other"
-                self._log.add(changed, by=by, at=time.time(), note=self._taken_note())
+            if is_first:
+                folders = edited(table.folders, backups) if backups else dict(table.folders)
+                self._log.add_first(folders, identity, at=time.time(), note=self._taken_note())
+            else:
+                paths = (self._owed | backups.keys()) - brought
+                if changed := delta(self._log.latest, after, paths):
+                    self._log.add(changed, by="other", at=time.time(), note=self._taken_note())
             self._owed = set(backups) | brought
+        self._keep_stamps()
         return True
+
+    def _with_contents(self, folders: Folders) -> Folders:
+        """Return the folders of an earlier process; files whose contents the store lacks by now are to be read again.
+
+        Among these are the files for which there was no room.
+        """
+        found = dict(folders)
+        for path, folder in folders.items():
+            lacking = [
+                name for name, blob in folder.rows.blobs() if not self._store.has_digest(blob)
+            ]
+            if lacking:
+                found[path] = replace(folder, rows=folder.rows.unstamped(lacking))
+        return found
+
+    def _keep_stamps(self) -> None:
+        """Store the stamps of the files; without them the next process reads the files again."""
+        scanner = self._scanner
+        if scanner is None or self._folder.is_symlink():
+            return
+        folders = scanner.manifest.folders
+        if self._owed:
+            latest = self._log.latest
+            folders = edited(folders, {path: latest.get(path) for path in self._owed})
+        # What a process writes through a mapping may leave the stamp as it was.
+        held = held_files(os.path.realpath(self._root))
+        if held.is_unknown:
+            return
+        folders = without_stamps(folders, held.mapped | held.opened)
+        with contextlib.suppress(OSError):
+            self._log.keep_stamps(folders, identity_of(os.stat(self._root)))
+            self._n_at_stamps = len(self._log)
 
     def back_up(self, paths: Iterable[str]) -> None:
         """Keep the present contents of these files while the first scan is running. It may be called from any thread.
@@ -310,7 +352,9 @@ class Tracker:
         return self._scanner is not None and self._scanner.has_suspects
 
     def close(self) -> None:
-        """Stop being told of changes."""
+        """Stop being told of changes, and store the stamps of the files."""
+        if self._scanner is not None and self.extent and len(self._log) != self._n_at_stamps:
+            self._keep_stamps()
         if self._watch is not None:
             self._watch.close()
 
@@ -461,6 +505,19 @@ class Tracker:
             path: the file, relative to the work folder.
         """
         return self._log, self._blames.setdefault(path, FileBlame(self._log, self.texts, path))
+
+    @property
+    def log(self) -> SnapshotLog:
+        """The snapshots, which are read when first needed: to be used in the thread of this object."""
+        return self._log
+
+    def places(self, start: tuple[str, str] | None, end: tuple[str, str] | None) -> range:
+        """Return the places in the log of two moments and of all between them; see `changes`."""
+        first = self._log.first if start is None else self._at(*start)
+        last = self._log.last if end is None else self._at(*end)
+        if first is None or last is None:
+            return range(0)
+        return range(self._log.place(first), max(self._log.place(first), self._log.place(last)) + 1)
 
     def changes(
         self,
@@ -616,8 +673,9 @@ class Tracker:
             raise OSError("there is no file snapshot yet")
         scan = scanner.scan(also, whole=whole)
         if scanner.untold:
-            _log.warning("%s changed and no event told it", some_of(scanner.untold, 3))
-        self._owed.update(scan.changed)
+            _log.warning("%s changed, but no event reported it", some_of(scanner.untold, 3))
+        if not scan.is_first:
+            self._owed.update(scan.changed)
         self.full = scan.full
 
     def _brought_back(self, now: Manifest) -> set[str]:
@@ -627,8 +685,13 @@ class Tracker:
             return set()
         return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}
 
-    def _scanner_manifest(self) -> Manifest:
-        return self._scanner.manifest if self._scanner is not None else {}
+    def _scanner_manifest(self) -> ManifestTable:
+        return self._scanner.manifest if self._scanner is not None else ManifestTable({})
+
+    @property
+    def known_part(self) -> float:
+        """The part of the work folder that the running scan has been through, from 0 to 1. It may be called from any thread."""
+        return 0.0 if self._scanner is None else self._scanner.done
 
     def _add(
         self, by: By, paths: Iterable[str], snapshot_id: str = "", author: str = ""
@@ -656,6 +719,29 @@ class Tracker:
 def stored_snapshots(folder: Path) -> tuple[SnapshotLog, StoredTexts]:
     """Return the snapshots in a session's folder of snapshots and their texts, only to be read; another program may write them."""
     return SnapshotLog(folder / _LOG_NAME), StoredTexts(BlobStore(folder / STORE_NAME, 0))
+
+
+def stored_and_present(
+    root: Path, folder: Path, own: Iterable[str]
+) -> tuple[SnapshotLog, StoredTexts, Manifest]:
+    """Return the snapshots in a session's folder of snapshots, the work folder as it is now, and the texts of both. It
+    changes nothing: new contents are kept in memory.
+
+    Args:
+        root: the work folder.
+        folder: the folder of the snapshots.
+        own: folders of the program itself, which are never listed.
+
+    Raises:
+        OSError: the work folder cannot be read.
+    """
+    store = ScratchStore(folder / STORE_NAME, _MOST_NEW_BYTES)
+    scanner = Scanner(str(root), store, Limits(), own=own)
+    log = SnapshotLog(folder / _LOG_NAME)
+    # Files that look as they did at the newest snapshot are not read.
+    scanner.adopt(dict(log.folders(identity_of(os.stat(root)))))
+    scanner.scan()
+    return log, StoredTexts(store), scanner.manifest
 
 
 def _is_protected(path: str) -> bool:

@@ -140,7 +140,7 @@ class TreeWatch:
         elif path not in self._numbers and len(self._numbers) >= self._most:
             self._give_up(f"more than {self._most:,} folders would have to be watched")
         elif (number := self._inotify.add(folder, _KINDS)) < 0:
-            self._give_up("the system allows no more folders to be watched")
+            self._give_up("the system does not allow more watched folders")
         else:
             self._note(path, number)
         return self.is_open

@@ -107,7 +107,7 @@ def test_jump(place: Place) -> None:
     assert everything["checkpoint_id"] is None
     assert place.files(session) == {"context.jsonl": whole, "context_1.jsonl": whole}
     ran = place.run("jump", "1")
-    assert (ran.code, ran.complaint) == (1, "The conversation is already at this point.")
+    assert (ran.code, ran.complaint) == (1, "The conversation is already at this checkpoint.")
     assert "Undid the switch" in place.run("undo").out
     assert place.files(session)["context.jsonl"] == live
     told(place, session)

@@ -591,7 +591,7 @@ sys.exit(cli.main([]))
 @pytest.mark.parametrize(
     ("module", "kind", "method"),
     [
-        ("approval.panel", "ApprovalPanel", "render"),
+        ("approval.panel", "ApprovalPanel", "render_line"),
         *first_only(
             [
                 ("prompt.area", "PromptArea", "render_line"),

@@ -35,7 +35,7 @@ def test_notes_and_an_overload(configured: Program, server: ChatServerThread) ->
     # A wait of five minutes is no reason to give up: it is counted down, and cut short.
     terminal.wait_for("Trying again in 29")
     screen = terminal.wait_for("more")
-    assert "for 10 min more" in screen
+    assert "gives up in 10 min" in screen
     assert "Enter now" in screen
     terminal.key("enter")
     terminal.wait_for("It says x.")

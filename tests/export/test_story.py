@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import cast
 
 from support.story import moment_at, whole_story
 
 from kimi_tui.export.story import Story, tell
 from kimi_tui.projection.replay import Replay
-from kimi_tui.wire.events import EventRecord, TurnBegin
+from kimi_tui.wire.events import CheckpointCreated, EventRecord, FilesChanged, TurnBegin
 
 RECORDS = whole_story().records
 
@@ -53,8 +55,17 @@ def test_a_block_is_described_as_it_is_at_the_end_and_once() -> None:
 
 
 def test_the_current_world_line_alone_leads_straight_to_the_end() -> None:
-    whole, current = tell(RECORDS, ""), tell(RECORDS, "", all_lines=False)
-    *_, (keys, points, _) = moments(whole)
+    at = max(n for n, one in enumerate(RECORDS) if isinstance(one.event, CheckpointCreated))
+    point = cast("CheckpointCreated", RECORDS[at].event)
+    change = FilesChanged(point.uid, ("a.py",))
+    records = [*RECORDS[: at + 1], RECORDS[at]._replace(event=change), *RECORDS[at + 1 :]]
+    whole, current = tell(records, ""), tell(records, "", all_lines=False)
+    *_, (keys, points, files) = moments(whole)
+    listed = [files for _, _, files in moments(current)]
+    assert files == listed[-1]
+    assert files
+    # Every file appears with the step that changed it last.
+    assert all(now.items() >= before.items() for before, now in pairwise(listed))
     assert list(current.blocks) == keys
     assert [point.uid for point in current.points] == points
     assert set(current.lines) == {0}

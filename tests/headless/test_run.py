@@ -220,7 +220,21 @@ def test_what_would_ask_is_refused_and_told(scripts: Scripts) -> None:
 def test_a_refusal_is_said_on_standard_error(scripts: Scripts) -> None:
     scripts.server.script(call("Shell", {"command": "touch x"}), say("I could not."))
     ran = scripts.run("-p", "make x", "--mode", "ask")
-    assert "kimi-tui: refused: Shell touch x (it needs approval; --allow or another" in ran.err
+    assert (
+        "kimi-tui: refused: Shell touch x (it needs approval; allow it with --allow or" in ran.err
+    )
+
+
+def test_a_refused_page_names_the_setting_that_allows_it(scripts: Scripts) -> None:
+    page = call("FetchURL", {"url": "https://docs.example:8443/a?b"})
+    for rules in ((), ("--allow", "git push")):
+        scripts.server.script(page, say("I could not."))
+        ran = scripts.run("-p", "read it", "--strict", *rules)
+        assert ran.code == 3
+        assert (
+            "refused: FetchURL https://docs.example:8443/a?b (it needs approval; "
+            'allow it with allow = ["docs.example:8443"] in [web] of config.toml)'
+        ) in ran.err
 
 
 def test_a_rule_covers_commands_that_begin_so(scripts: Scripts) -> None:
@@ -261,7 +275,10 @@ def test_without_a_sandbox_the_first_line_says_so_with_the_cure(
     ran = scripts.run("-p", "make x")
     first = ran.err.splitlines()[0]
     assert "this machine refuses user namespaces" in first
-    assert "use --mode all to run them, only in a container or VM that you can throw away" in first
+    assert (
+        "to run them, use --mode all, but only in a container or VM that you can throw away"
+        in first
+    )
     scripts.server.script(call("Shell", {"command": "touch x"}), say("Done."))
     ran = scripts.run("-p", "make x", "--mode", "all")
     assert (ran.code, ran.err) == (0, "· Shell touch x\n")

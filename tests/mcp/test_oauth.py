@@ -141,7 +141,7 @@ async def test_a_login_is_kept_and_refreshed_at_its_own_address(folder: Path, pa
         async with session(folder) as one:
             assert one.state("made") == "login"
             assert one.host.told == [
-                "The MCP server made needs a login. kimi-tui mcp login made in a shell does it."
+                "The MCP server made needs a login. To log in, run kimi-tui mcp login made in a shell."
             ]
         assert authority.posts == []
         url = await log_in(config, pastes=pastes)

@@ -42,6 +42,18 @@ def test_a_server_is_used_without_a_screen(scripts: Scripts) -> None:
     for rule in ("mcp__made__echo", "mcp__made"):
         scripts.server.script(call("mcp__made__echo", {"text": "x"}), say("Done."))
         assert scripts.run("--strict", "--allow", rule, "-p", "echo").code == 0
+    # The same where the tools are too many for each request.
+    configure(scripts.home / "mcp.json", made=entry("many:300"))
+    for rule, code in (("mcp__made__echo", 0), ("mcp__made", 0), ("mcp__other", 3)):
+        asked = call("CallTool", {"tool": "mcp__made__echo", "arguments": {"text": "x"}})
+        scripts.server.script(asked, say("Done."))
+        ran = scripts.run("--strict", "--allow", rule, "-p", "echo")
+        assert ran.code == code, ran.err
+        is_done = "The answer of the MCP server made" in str(scripts.server.requests[-1].body)
+        assert is_done == (code == 0)
+    assert "refused: mcp__made__echo" in ran.err
+    assert "allow it with --allow mcp__made__echo" in ran.err
+    assert tools_of(scripts)[-2:] == ["FindTools", "CallTool"]
     scripts.server.script(say("None."))
     assert scripts.run("--bare", "-p", "hi").code == 0
     assert "mcp__made__add" not in tools_of(scripts)
@@ -55,7 +67,7 @@ def test_a_projects_server_is_one_line(scripts: Scripts) -> None:
     assert (ran.code, ran.out) == (0, "Hello.\n")
     (line,) = [line for line in ran.err.splitlines() if "MCP" in line]
     assert line.startswith(
-        "kimi-tui: This project's MCP server is not started before you allow it: theirs."
+        "kimi-tui: This project's MCP server is not started until you allow it: theirs."
     )
     assert not mark.exists()
 

@@ -181,21 +181,22 @@ def test_the_card_counts_the_messages_that_stand_below_it() -> None:
         changes = [chat.apply(ev.EventRecord(0, 0.0, event)) for event in events]
         starts = [change.first for change in changes if change.first is not None]
         assert not events or min(starts) <= (chat.find(card) or 0)
-        return compaction_card(card, LayoutRoom(81))[-1].text.partition("Kept below: ")[2]
+        said = compaction_card(card, LayoutRoom(81))[-1].text
+        return said.partition("This summary replaces the messages above. ")[2]
 
     # Words, an answer with a call, and its result.
-    assert says() == "3 messages."
+    assert says() == "3 messages below are kept."
     cut = ev.ContextReverted("rewind", 2, "s2'", 2, 2, 2, 1, 90, 70)
-    assert says(cut, ev.LineChanged("rewind", 2, 0, "x")) == "1 message."
-    assert says(ev.LineChanged("undo", 3, 2, "x")) == "3 messages."
+    assert says(cut, ev.LineChanged("rewind", 2, 0, "x")) == "1 message below is kept."
+    assert says(ev.LineChanged("undo", 3, 2, "x")) == "3 messages below are kept."
     letter = ev.ContextReverted("dmail", 1, "u2'", 2, 4, 3, 1, 90, 70, "No.", carried=("words 2",))
     came = ev.CheckpointCreated(1, "mail", "dmail", "D-Mail from #2", 70)
-    assert says(letter, came, ev.LineChanged("dmail", 4, 0, "y")) == "1 message."
+    assert says(letter, came, ev.LineChanged("dmail", 4, 0, "y")) == "1 message below is kept."
     # Above a newer summary nothing of that holds any more, until it is undone.
     newer = ev.CheckpointCreated(0, "sum2", "compaction", "", 40)
     assert not says(newer, ev.CompactionEnd(70, 40, "NEWER", 5))
     assert "now sees a newer summary instead" in compaction_card(card, LayoutRoom(81))[-1].text
-    assert says(ev.LineChanged("undo", 6, 5, "")) == "1 message."
+    assert says(ev.LineChanged("undo", 6, 5, "")) == "1 message below is kept."
 
 
 def test_from_here() -> None:

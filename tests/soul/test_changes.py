@@ -224,7 +224,7 @@ def test_no_program_of_the_repository_runs(repository: Path) -> None:
     changes_against(repository, ENVIRON, "main")
     assert not mark.exists()
     git(repository, "config", "filter.evil.clean", f"touch {mark}")
-    with pytest.raises(NoGitChanges, match="name filters"):
+    with pytest.raises(NoGitChanges, match="git would run filters"):
         changes_to_commit(repository, ENVIRON)
     assert not mark.exists()
 

@@ -551,11 +551,17 @@ async def test_a_command_waits_for_the_first_look(tmp_path: Path, gate: threadin
 async def test_a_command_that_waited_long_enough_runs_and_the_snapshot_says_so(
     tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kimi_tui.soul.file_history._PATIENCE_S", 0.05)
+    monkeypatch.setattr("kimi_tui.soul.folder_snapshots._PATIENCE_S", 0.05)
     async with stage(tmp_path) as on:
         on.server.script(shell("echo new > a"), say("done"))
         await on.soul.run("go")
+        folder = on.soul.folder
+        assert folder.patience_s == 0, "the next command does not wait again"
+        monkeypatch.setattr("kimi_tui.soul.folder_snapshots._TOLD_EVERY_S", 0.01)
+        told = folder.progress()
+        assert 0 <= await anext(told) <= 1
         gate.set()
+        assert all([0 <= part <= 1 async for part in told])
         await on.soul.files_ready()
         found = (await on.soul.travel.preview(Target(0))).files
         assert found is not None
@@ -611,7 +617,7 @@ async def test_a_crafted_session_writes_nothing_but_what_a_scan_finds(tmp_path: 
             assert files(on) == after, one
         assert (tmp_path / "outside").read_text() == "precious"
         # Nor is it believed of a snapshot.
-        log = on.soul.session.dir / "files/snapshots.jsonl"
+        log = on.soul.session.dir / "files/snapshots-2.jsonl"
         with log.open("a") as file:
             for path in HOSTILE_PATHS:
                 changed = {path: ["file", blob, 0o644, 4]}
@@ -949,7 +955,7 @@ async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: 
         await on.soul.run("work")
         before, uid = files(on), on.soul.session.context.checkpoints[-1].uid
         history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
-        stored = on.session.dir / "files" / "snapshots.jsonl"
+        stored = on.session.dir / "files" / "snapshots-2.jsonl"
         # The first scan may have come before the file was written.
         history.after_change(await history.before_change(None), uid, "none:0")
         await history.settled()

@@ -88,7 +88,7 @@ async def test_whatever_the_reader_of_the_record_raises_is_survived(
         monkeypatch.undo()
         shown = [r.event.text for r in on.soul.opened_with if isinstance(r.event, ev.TurnBegin)]
         assert shown == ["first", "second"]
-        words = "Skipped 1 record of the display log (wire.jsonl) that could not be read."
+        words = "Skipped 1 record of the event log (wire.jsonl) that could not be read."
         assert words in on.session.remarks
 
 

@@ -332,7 +332,7 @@ async def test_a_repositorys_hooks_do_nothing_before_a_yes(tmp_path: Path) -> No
     async with hooked(tmp_path, hooks=found, permissions=permissions) as on:
         assert on.soul.hooks is not None
         assert await on.soul.hooks.begin() == (
-            "This folder has a hook, which does not run before you allow it. /hooks shows it.",
+            "This folder has a hook, which does not run until you allow it: use /hooks.",
         )
         (result,) = await ran(on, WRITE)
         assert not result.is_error

@@ -57,7 +57,7 @@ async def test_a_key_in_what_a_tool_says_beside_its_output(tmp_path: Path) -> No
         heard = on.soul.wire.subscribe()
         turn = asyncio.create_task(on.soul.run("Go"))
         asked = await next_event(heard, ev.ApprovalRequest)
-        assert asked.detail.startswith("outside the output, line ")
+        assert asked.detail.startswith("in the tool's message, line ")
         assert KEY not in str(asked)
         on.soul.answer(asked.id, "no")
         await turn

@@ -77,7 +77,7 @@ class Place:
         dir_ = self.store.bucket(self.work) / told.session.name
         dir_.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(told.session, dir_)
-        for path in (dir_ / "context.jsonl", dir_ / "state.json", dir_ / "files/snapshots.jsonl"):
+        for path in (dir_ / "context.jsonl", dir_ / "state.json", dir_ / "files/snapshots-2.jsonl"):
             text = path.read_text().replace(str(told.folder / "work"), str(self.work))
             path.write_text(text)
         state = json.loads((dir_ / "state.json").read_text())

@@ -106,8 +106,7 @@ class CoarseClock:
     @contextlib.contextmanager
     def ticking(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for module in (scan, scan):
-                stack.enter_context(mock.patch.object(module, "os", self))
+            stack.enter_context(mock.patch.object(scan, "os", self))
             stack.enter_context(mock.patch.object(scan, "time", self))
             yield
 

@@ -44,7 +44,7 @@ async def test_a_new_file_in_new_folders(bench: Bench) -> None:
         "a/b/c.txt",
     )
     assert (ask.session_key, ask.protected) == ("edits", False)
-    assert ask.session_offer == "Yes, and allow edits in this folder this session"
+    assert ask.session_offer == "Yes, and allow edits in this folder for this session"
     assert ask.edits == (FileEdit("a/b/c.txt", None, "one\ntwo\n"),)
     umask = os.umask(0)
     os.umask(umask)

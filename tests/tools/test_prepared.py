@@ -124,9 +124,11 @@ async def test_killed_while_commands_run_these_go_on_and_their_ends_are_known(
     late._timeout_s = 0.5
     assert (await late.run()).ending == "timeout"
     assert not alive(int((tmp_path / "left").read_text()))
-    for _ in running:
-        (tmp_path / "go").write_text("x\n")
+    # One opening of the pipe for all: the first would let every command in, and the second find no reader.
+    going = os.open(tmp_path / "go", os.O_RDWR)
+    os.write(going, b"x\n" * len(running))
     assert [end.exit_code for end in await asyncio.gather(*running)] == [0, 1, 2, 3]
+    os.close(going)
 
 
 async def test_one_that_does_not_answer_is_replaced_and_no_command_runs_twice(

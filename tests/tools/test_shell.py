@@ -17,7 +17,7 @@ from support.tool_env import Bench
 from support.watching import alive, loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
 from kimi_tui.tool_cards import ShellBlock
-from kimi_tui.tools import process, shell
+from kimi_tui.tools import process, shell, supervised
 from kimi_tui.tools.base import TO_RUN
 from kimi_tui.tools.command_groups import find_shfmt
 from kimi_tui.tools.outcome import ToolRejected
@@ -401,7 +401,7 @@ async def test_who_ends_what_watches_over_it_is_told_of(bench: Bench, then: str)
 async def test_nothing_gets_away_from_a_timeout(
     bench: Bench, escape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_KILL_WAIT_S", 1.0)
+    monkeypatch.setattr(supervised, "_KILL_WAIT_S", 1.0)
     child = bench.work_dir / "child"
     running = asyncio.create_task(bench.run("Shell", command=escape, timeout=2))
     assert await until(lambda: child.exists() and child.read_text().strip() != "")
@@ -425,7 +425,7 @@ forge() {
 async def test_what_a_command_reports_in_the_name_of_its_supervisor_counts_for_nothing(
     bench: Bench, report: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_KILL_WAIT_S", 0.5)
+    monkeypatch.setattr(supervised, "_KILL_WAIT_S", 0.5)
     monkeypatch.setattr(process, "TERM_GRACE_S", 1.0)
     script = f"{FORGE % report}\nenv -i setsid sleep 300 > /dev/null 2>&1 &\necho $! > child\n"
     script += "trap 'kill -STOP $PPID; forge' TERM\nwhile :; do sleep 0.1; done"
@@ -448,14 +448,14 @@ async def test_a_report_of_no_form_is_none(bench: Bench, report: str) -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no endless file")
 def test_reports_without_end_are_not_listened_to_for_longer() -> None:
-    listening = object.__new__(process._Supervised)
-    listening.descriptor = os.open("/dev/zero", os.O_RDONLY)
+    listening = object.__new__(supervised.Supervised)
+    listening.reports = os.open("/dev/zero", os.O_RDONLY)
     listening._heard, listening._exit = b"", None
     try:
         assert listening._next_report("L", 0.1) is None
-        assert len(listening._heard) <= process._REPORT_BYTES
+        assert len(listening._heard) <= supervised._REPORT_BYTES
     finally:
-        os.close(listening.descriptor)
+        os.close(listening.reports)
 
 
 TRACED = """
@@ -480,7 +480,7 @@ async def test_a_command_that_has_itself_traced_and_stops_is_ended_by_its_timeou
 async def test_a_command_that_ends_or_stops_its_supervisor_is_ended_all_the_same(
     bench: Bench, deed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_KILL_WAIT_S", 0.5)
+    monkeypatch.setattr(supervised, "_KILL_WAIT_S", 0.5)
     outcome = await bench.run(
         "Shell", command=f"sleep 300 & echo $! > child; {deed}; sleep 300", timeout=1
     )
@@ -533,13 +533,13 @@ def test_descendants_are_found_by_ps() -> None:
     child = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60 & wait"])
     try:
         end = time.monotonic() + 50
-        while len(process.descendants_by_ps(child.pid)) < 2 and time.monotonic() < end:
+        while len(supervised.descendants_by_ps(child.pid)) < 2 and time.monotonic() < end:
             pass
-        found = process.descendants_by_ps(child.pid)
+        found = supervised.descendants_by_ps(child.pid)
         assert len(found) == 2
         assert all(alive(pid) for pid in found)
     finally:
-        for pid in [*process.descendants_by_ps(child.pid), child.pid]:
+        for pid in [*supervised.descendants_by_ps(child.pid), child.pid]:
             os.kill(pid, 9)
         child.wait()
 

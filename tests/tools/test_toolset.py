@@ -217,7 +217,7 @@ async def test_the_todo_list(bench: Bench) -> None:
     assert outcome.effects == (TodoBlock(items),)
     assert outcome.brief == "1 of 3 done"
     assert outcome.output == "[x] A test\n[>] A fix\n[ ] More"
-    assert (await bench.run("SetTodoList")).message == "No list was set yet."
+    assert (await bench.run("SetTodoList")).message == "There is no to-do list yet."
     bench.todos = items
     assert (await bench.run("SetTodoList")).output == outcome.output
     outcome = await bench.run("SetTodoList", todos=[{"title": "x", "status": "maybe"}])

@@ -12,7 +12,8 @@ from textual import events
 from textual.app import App, ComposeResult
 
 from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
-from kimi_tui.tui.row_list import ListState, Look, RowList, RowModel, plain
+from kimi_tui.tui.row_list import Look, RowList, RowModel, plain
+from kimi_tui.tui.row_window import ListState
 from kimi_tui.tui.rows import Line
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK

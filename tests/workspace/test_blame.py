@@ -7,10 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.workspace.blame import LineOrigins, versions_of
+from kimi_tui.workspace.blame import LineOrigins, line_origin, versions_of
+from kimi_tui.workspace.common_lines import common_lines
+from kimi_tui.workspace.diff import StoredTexts
 from kimi_tui.workspace.manifest import ManifestEntry
 from kimi_tui.workspace.snapshots import By, SnapshotLog
-from kimi_tui.workspace.store import hash_of
+from kimi_tui.workspace.store import BlobStore, hash_of
 
 
 def _origins(*texts: str) -> list[int]:
@@ -50,6 +52,19 @@ def test_an_origin_has_the_line_and_so_does_every_version_since(
     assert len(origins) == len(lines)
     for line, origin in zip(lines, origins, strict=True):
         assert all(line in text.splitlines(keepends=True) for text in texts[origin:])
+
+
+@given(LINES, LINES, st.sampled_from(["", "end"]))
+def test_common_lines_are_equal_and_in_order(one: list[str], other: list[str], end: str) -> None:
+    old, new = [*one, *filter(None, [end])], [*one[:3], *other, *one[3:]]
+    at = (0, 0)
+    for run in common_lines("".join(old), "".join(new)):
+        assert (run.old, run.new) >= at
+        assert run.old >= at[0]
+        assert run.new >= at[1]
+        assert old[run.old : run.old + run.n] == new[run.new : run.new + run.n]
+        assert len(old[run.old : run.old + run.n]) == run.n
+        at = (run.old + run.n, run.new + run.n)
 
 
 def test_changes_far_apart_in_a_long_file_are_found() -> None:
@@ -109,6 +124,29 @@ def test_versions_follow_renames_back(tmp_path: Path) -> None:
     )
     found = [(one.position, one.path) for one in versions_of(log, "src/new.py")]
     assert found == [(0, "old.py"), (1, "old.py"), (2, "src/new.py"), (3, "src/new.py")]
+
+
+def test_versions_follow_a_file_that_was_renamed_and_edited_at_once(tmp_path: Path) -> None:
+    text = "".join(f"line {n}\n" for n in range(20))
+    now = text.replace("line 3\n", "three\n")
+    store = BlobStore(tmp_path / "store", 1 << 20)
+    for one in (text, now, "far\n" * 30):
+        store.put(one.encode())
+    store.flush()
+    texts = StoredTexts(store)
+    log = _log(
+        tmp_path,
+        ("first", {"a.py": text, "far.py": "far\n" * 30}),
+        ("agent", {"a.py": None, "far.py": None, "b.py": now}),
+    )
+    assert [one.path for one in versions_of(log, "b.py", texts)] == ["a.py", "b.py"]
+    assert [one.path for one in versions_of(log, "b.py")] == ["b.py"]
+    was = [line_origin(log, texts, "b.py", range(1, 2), n, "") for n in (3, 4)]
+    assert [one and (one.position, one.path) for one in was] == [(0, "a.py"), (1, "b.py")]
+    gone = line_origin(log, texts, "a.py", range(1), 4, "line 3")
+    assert gone is not None
+    assert gone.position == 0
+    assert line_origin(log, texts, "b.py", range(1, 2), 4, "line 3") is None
 
 
 def test_a_new_file_beside_a_deleted_one_is_no_rename(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_a_secret_that_the_list_did_not_have_then_is_not_brought_back(
 ) -> None:
     place.other(("a", "v1"), (".env", "KEY=1"))
     with monkeypatch.context() as then:
-        then.setattr(scan, "secrets", lambda: SimpleNamespace(ends_in=lambda *_, **__: ""))
+        then.setattr(scan, "secrets", lambda: SimpleNamespace(covers=lambda *_, **__: False))
         start = place.begin()
         place.agent(("a", "v2"), (".env", None))
     changes = [(one.path, one.change, one.reason) for one in place.tracker.plan(start).changes]
@@ -379,7 +379,7 @@ def test_nothing_is_brought_back_into_another_folder(place: Place, tmp_path: Pat
 def test_the_log_survives_a_torn_line(place: Place) -> None:
     place.other(("a", "1"))
     place.begin()
-    path = place.top / "files/snapshots.jsonl"
+    path = place.top / "files/snapshots-2.jsonl"
     assert path.read_bytes().startswith(b"{")
     path.write_bytes(path.read_bytes() + b'{"id": "half')
     log = SnapshotLog(path)

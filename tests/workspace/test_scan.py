@@ -20,6 +20,7 @@ from kimi_tui.tools import file_edit
 from kimi_tui.tools.files import read_whole
 from kimi_tui.tools.paths import ResolvedPath
 from kimi_tui.workspace import restore, scan
+from kimi_tui.workspace.file_table import edited
 from kimi_tui.workspace.manifest import REST, Limits, ManifestEntry, was_looked_for
 from kimi_tui.workspace.restore import FileChange
 from kimi_tui.workspace.scan import Scanner
@@ -179,7 +180,7 @@ def test_a_full_budget_reads_nothing_new_and_keeps_following_the_old(tmp_path: P
     assert not scanner.scan().full
     (root / "b").write_bytes(os.urandom(5_000))
     scan = scanner.scan()
-    assert "disk" in scan.full
+    assert "limit" in scan.full
     assert scanner.manifest["b"].kind == "over"
     (root / "a").unlink()
     assert "a" in scanner.scan().changed
@@ -212,7 +213,7 @@ def test_an_adopted_manifest_is_what_was_there_before(tmp_path: Path) -> None:
     (root / "gone").unlink()
     shutil.rmtree(root / "sub")
     again = Scanner(str(root), store, Limits())
-    again.adopt(manifest)
+    again.adopt(edited({}, manifest))
     assert again.scan().changed == ("edited", "gone", "sub/deep")
     assert again.scan().changed == ()
 
@@ -360,7 +361,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_absent(
 def test_a_large_folder_is_in_order_and_can_be_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_SORTED_NAMES", 7)
+    monkeypatch.setattr("kimi_tui.workspace.store._SORTED", 7)
     monkeypatch.setattr(scan, "_CHECKED_FILES", 10)
     root, store, scanner = make(tmp_path)
     for number in range(50):

@@ -40,10 +40,32 @@ def test_the_same_content_is_stored_once(tmp_path: Path) -> None:
     assert disk_usage([tmp_path / "store"]) == used
 
 
+def test_very_many_contents_go_into_several_packs_that_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in (("_MOST_BODIES", 40), ("_LARGE", 20), ("_SORTED", 7)):
+        monkeypatch.setattr(f"kimi_tui.workspace.store.{name}", number)
+    contents = [f"{number}".encode() * number for number in range(1, 101)]
+    store = BlobStore(tmp_path / "store", 1 << 20)
+    names = [store.put(content) for content in contents]
+    names.append(store.put(contents[0]))
+    store.flush()
+    # The last one is too small to be searched in its sorted form.
+    store.put(b"one more")
+    store.flush()
+    assert len(list((tmp_path / "store").iterdir())) == 4
+    near = BlobStore(tmp_path / "near", 1 << 20, [tmp_path / "store"])
+    for one in (store, BlobStore(tmp_path / "store", 1 << 20), near):
+        assert all(map(one.has, names))
+        assert [one.get(name) for name in names] == [*contents, contents[0]]
+        assert not any(one.has(hash_of(f"not {number}".encode())) for number in range(100))
+    assert disk_usage([tmp_path / "store", tmp_path / "near"]) == disk_usage([tmp_path / "store"])
+
+
 def test_a_full_budget_says_so_and_keeps_what_is_there(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "store", 8_000)
     name = store.put(b"first")
-    with pytest.raises(StoreFull, match="disk"):
+    with pytest.raises(StoreFull, match="limit"):
         store.put(os.urandom(9_000))
     store.flush()
     assert store.get(name) == b"first"

@@ -163,7 +163,8 @@ class GitWatch:
                 self._folders = FolderWatch(self._hear, most=_MOST_WATCHES)
             except OSError as error:
                 _log.warning(
-                    "git repositories are checked only before and after commands: %s", error
+                    "git's hooks and settings are not watched while commands run, only checked before and after: %s",
+                    error,
                 )
         if self._folders is None:
             return

@@ -55,7 +55,7 @@ _TRIM_EVERY_S = 60.0
 _LANDLOCK_GAPS = (
     "commands can change git's hooks and settings in the work folder",
     "commands can read secret files in the work folder and list the names of all files",
-    "commands can change modes and owners of your files elsewhere",
+    "commands can change the permissions and owners of your files outside the work folder",
 )
 
 

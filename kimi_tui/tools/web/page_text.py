@@ -186,7 +186,11 @@ def html_text(text: str, base: str) -> tuple[str, str, str]:
     without_scripts = [" ".join(one.text_content().split()) for one in root.iter("noscript")]
     depth, n_elements = _flattened(root)
     if depth > _PARSED_DEPTH:
-        return title, _without_tags(text), "The page is nested very deeply, so its text is plain."
+        return (
+            title,
+            _without_tags(text),
+            "The page is nested very deeply, so it is given as plain text.",
+        )
     _drop_hidden(root)
     _squeeze(root)
     part = _main_part(root)
@@ -194,12 +198,12 @@ def html_text(text: str, base: str) -> tuple[str, str, str]:
     plain = _plain(part)
     note = ""
     if len(plain) > _HTML_CHARS or n_elements > _MOST_ELEMENTS:
-        markdown, note = plain, "The page is very long, so its text is plain."
+        markdown, note = plain, "The page is very long, so it is given as plain text."
     else:
         try:
             markdown = _markdown(part)
         except RecursionError:
-            markdown, note = plain, "The page is nested very deeply, so its text is plain."
+            markdown, note = plain, "The page is nested very deeply, so it is given as plain text."
         if not markdown.strip():
             markdown = plain
     if not markdown.strip():

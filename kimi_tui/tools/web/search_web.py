@@ -227,7 +227,7 @@ class SearchWeb(TypedTool[SearchWebParams]):
             )
         except LLMError as error:
             raise ToolProblem(
-                f"{error.message} {error.advice}".strip(), brief="not asked"
+                f"{error.message} {error.advice}".strip(), brief="not sent"
             ) from error
         async with client:
             headers = {"Accept": "application/json"}
@@ -288,7 +288,7 @@ def _refused(host: str, status: int, provider: str) -> ToolProblem:
         401: "It does not accept the API key in [web.search].",
         403: "The instance does not offer JSON: its settings.yml must list json under search.formats."
         if provider == "searxng"
-        else "It does not accept the API key in [web.search], or not this program.",
+        else "The API key in [web.search] is wrong, or the service blocks kimi-tui.",
         402: "The account has no credit.",
         429: "Too many searches: wait a while.",
     }.get(status, "")
@@ -304,7 +304,8 @@ async def _bounded(response: httpx2.Response, host: str) -> bytes:
             size += len(piece)
             if size > MAX_BYTES:
                 raise ToolProblem(
-                    f"{host} sent more data than search results can have.", brief="broken answer"
+                    f"{host} sent more data than kimi-tui accepts for search results.",
+                    brief="broken answer",
                 )
     finally:
         await response.aclose()

@@ -18,6 +18,7 @@ from rich.cells import cell_len, chop_cells
 from kimi_tui import foreign_text
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
+from kimi_tui.tui.row_window import RowWindow
 from kimi_tui.tui.rows import MARGIN, RIGHT, Span, iter_ranges, ranges
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, RequestKind
 
@@ -362,7 +363,7 @@ class Detail:
         self._screen_height = 0
         self._beside = 0
         self._moved_here: tuple[str, ...] = ()
-        self._top = 0
+        self._window = RowWindow()
         self._is_whole = False
         self.seen_end = False
         self.n_read = 0
@@ -408,7 +409,6 @@ class Detail:
             self.n_read = sys.maxsize if self.n_read and not self.passed_over else 0
             self.is_laid_out = False
             self.lay_out()
-        self._move(0)
 
     def _offered(self, moved_here: tuple[str, ...]) -> list[DetailRow]:
         """Return the rows of a question: texts that had no room above, and each answer that is longer than in its place below."""
@@ -434,9 +434,9 @@ class Detail:
         """Scroll to the rows of one answer of a question, from its first row on; the rows of the question come before them."""
         if not self._shown.issuperset(self._asked):
             at_row = next(row for row in self._asked if row not in self._shown)
-            self._move(at_row - self._top)
+            self._turn_to(at_row)
         elif at in self._answers:
-            self._move(self._answers[at].start - self._top)
+            self._turn_to(self._answers[at].start)
 
     def has_shown_answer(self, at: int) -> bool:
         """Return whether one answer of a question, and the question itself, have been on the screen to their last rows."""
@@ -455,9 +455,9 @@ class Detail:
     def note_shown(self) -> None:
         """Note that the rows in view have been on the screen."""
         if self._request.kind == "question":
-            self._shown.update(range(self._top, self._top + self._window))
-        if self._top <= self.n_read:
-            self.n_read = max(self.n_read, self._top + self._window)
+            self._shown.update(self._view)
+        if self._view.start <= self.n_read:
+            self.n_read = max(self.n_read, self._view.stop)
         if self.at_end:
             self.seen_end = True
 
@@ -487,7 +487,7 @@ class Detail:
     @property
     def at_end(self) -> bool:
         """Whether the last row is shown."""
-        return self.is_laid_out and self._top + self._window >= len(self._rows)
+        return self.is_laid_out and self._view.stop == len(self._rows)
 
     @property
     def more_words(self) -> str:
@@ -503,19 +503,18 @@ class Detail:
     @property
     def shown(self) -> Sequence[DetailRow]:
         """The visible rows."""
-        return self._rows[self._top : self._top + self._window]
+        return self._rows[self._view.start : self._view.stop]
 
     @property
     def place_words(self) -> str:
         """The words that say which of how many rows are visible."""
         so_far = "" if self.is_laid_out else " so far"
-        return f"rows {self._top + 1} to {self._top + self._window} of {len(self._rows)}{so_far}"
+        return f"rows {self._view.start + 1} to {self._view.stop} of {len(self._rows)}{so_far}"
 
     def toggle_whole(self) -> None:
         """Switch between a few rows and as many as fit on the screen; do nothing if that would not be more."""
         if self.more_words:
             self._is_whole = not self._is_whole
-            self._move(0)
 
     def scroll(self, key: str, rows: int = 1) -> None:
         """Scroll the rows.
@@ -524,23 +523,18 @@ class Detail:
             key: the pressed key: pageup, pagedown, home, end, ctrl+up or ctrl+down.
             rows: the number of rows for the last two keys.
         """
-        page = self._window - 1
-        step = {
-            "pageup": -page,
-            "pagedown": page,
-            "home": -len(self._rows),
-            "end": len(self._rows),
-            "ctrl+up": -rows,
-            "ctrl+down": rows,
-        }[key]
-        self._move(step)
+        step = self._window.step_of(key.removeprefix("ctrl+"), len(self._view) - 1)
+        if step is not None:
+            self._window.move(step * rows if key in ("ctrl+up", "ctrl+down") else step)
 
-    def _move(self, step: int) -> None:
-        self._top = max(0, min(self._top + step, len(self._rows) - self._window))
+    def _turn_to(self, row: int) -> None:
+        """Scroll so that a row is the first one on view, as far as there are rows below it."""
+        self._window.move(row - self._view.start)
 
     @property
-    def _window(self) -> int:
-        return min(len(self._rows), self.room)
+    def _view(self) -> range:
+        """The indices of the visible rows, whose number grows while they are laid out."""
+        return self._window.fit(len(self._rows), self.room)
 
     @property
     def _whole_room(self) -> int:

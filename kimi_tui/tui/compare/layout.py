@@ -203,7 +203,7 @@ def _answer(block: AgentBlock, room: LayoutRoom) -> list[Line]:
     return [*rows, Line((Span(" " * MARGIN), Span(fold_mark(count - len(rows)), "quiet")))]
 
 
-class FileTable:
+class ComparedFiles:
     """The files that either world line changed since the fork, as rows of a table with a column for each side.
 
     Args:
@@ -255,7 +255,7 @@ class FileTable:
                 rows += [(spans, -1) for spans in self._diffs(one)]
         if not rows:
             rows.append(
-                (self._sentence("Neither branch has changed a file since they divided."), -1)
+                (self._sentence("Neither branch has changed a file since they diverged."), -1)
             )
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 

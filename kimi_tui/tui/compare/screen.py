@@ -13,30 +13,33 @@ from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, VerticalScroll
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
 from kimi_tui.projection.blocks import Block, images_of
 from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tui import formatting
-from kimi_tui.tui.compare.layout import ComparisonRows, FileTable
+from kimi_tui.tui.compare.layout import ComparedFiles, ComparisonRows
 from kimi_tui.tui.faults import blank_strips, reported
 from kimi_tui.tui.frame import Footer, Header
 from kimi_tui.tui.frame_rows import SHORT_BELOW, HeaderText, Hint, roomiest, timeline_width
 from kimi_tui.tui.gauge import Gauge
-from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import NoticeDetails, NoticingPane
 from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.pictures import LoadImage, Thumbnails, draws_cells
-from kimi_tui.tui.row_list import ListState, PaintedRows
+from kimi_tui.tui.row_list import Look, PaintedRows, RowList, RowModel
+from kimi_tui.tui.row_window import ListState, RowWindow
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span, fitted, sides, spans_width
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 from kimi_tui.tui.transcript.transcript import LOW_ROWS, LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
@@ -77,96 +80,7 @@ def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
     return [one._replace(style=f"{one.style.partition('@')[0]}@{ground}") for one in spans]
 
 
-class RowsPane(ScrollView, can_focus=False):
-    """A scrollable pane of styled rows, of which only the visible ones are drawn."""
-
-    ALLOW_SELECT = False
-    """False: Textual's own text selection would span both columns; `get_selection` replaces it."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = PaintedRows.COMPONENT_CLASSES
-
-    class Clicked(Message):
-        """A row was clicked."""
-
-        def __init__(self, rows: RowsPane, x: int, row: int) -> None:
-            super().__init__()
-            self.rows = rows
-            self.x = x
-            self.row = row
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._painter = Painter(self, "rows", blank="ink")
-
-    def on_mount(self) -> None:
-        """Use the thin scrollbar."""
-        use_thin_scrollbar(self, glyphs_of(self))
-
-    @property
-    def width(self) -> int:
-        """The width in cells, including the scrollbar."""
-        return self.outer_size.width or app_of(self).size.width
-
-    def spans_of(self, row: int) -> list[Span]:
-        """Return the spans of a row; spans without a background of their own get that of the page."""
-        raise NotImplementedError
-
-    def spans_below(self) -> list[Span]:
-        """Return the spans of a row under the last one."""
-        return []
-
-    def notify_style_update(self) -> None:
-        """Forget the colours of the painter. Textual calls this when they may have changed."""
-        super().notify_style_update()
-        self._painter.clear()
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the visible rows of a region, with the app's filters applied."""
-        try:
-            return self._painted(crop)
-        except Exception:
-            return blank_strips("a comparison", crop)
-
-    def _painted(self, crop: Region) -> list[Strip]:
-        top, width = round(self.scroll_y), self.width
-        strips: list[Strip] = []
-        for y in range(crop.y, crop.bottom):
-            row = top + y
-            spans = self.spans_of(row) if row < self.virtual_size.height else self.spans_below()
-            strip = self._painter.strip(spans, width, "page")
-            strips.append(with_selection(self, self._painter, strip, row, self._text_of))
-        return [strip.crop(crop.x, crop.right) for strip in strips]
-
-    def on_click(self, event: events.Click) -> None:
-        """Post which row and cell were clicked; a second click selects the word, a third one the row."""
-        at = Offset(event.x, round(self.scroll_y) + event.y)
-        if not select_piece(self, event, self._text_of(at.y), at, self.side_at(at.x)):
-            self.post_message(self.Clicked(self, at.x, at.y))
-
-    def side_at(self, x: int) -> tuple[int, int]:
-        """Return the first cell and the end (exclusive) of the column that contains a cell."""
-        return 0, self.width
-
-    def _text_of(self, row: int) -> str:
-        spans = self.spans_of(row) if 0 <= row < self.virtual_size.height else ()
-        return "".join(span.text for span in spans)
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text, for the clipboard."""
-        return selected_text(selection, self._text_of)
-
-    def show_rows(self, first: int, last: int) -> None:
-        """Scroll rows into view; if not all fit, the first ones are shown."""
-        height, top = self.size.height, round(self.scroll_y)
-        if first < top:
-            top = first
-        elif last >= top + height:
-            top = min(first, last - height + 1)
-        # Rows that have just been unfolded may have no scrollbar yet.
-        self.scroll_to(y=top, animate=False, force=True)
-
-
-class CompareSides(RowsPane):
+class CompareSides(LateStyled, ScrollView, can_focus=False):
     """The blocks of both world lines in two columns, from the fork on.
 
     Args:
@@ -178,21 +92,44 @@ class CompareSides(RowsPane):
         focused_here: whether the keys act on this pane.
     """
 
+    ALLOW_SELECT = False
+    """False: Textual's own text selection would span both columns; `get_selection` replaces it."""
+    COMPONENT_CLASSES: ClassVar[set[str]] = PaintedRows.COMPONENT_CLASSES
+
+    class Clicked(Message):
+        """A row was clicked."""
+
+        def __init__(self, x: int, row: int) -> None:
+            super().__init__()
+            self.x = x
+            self.row = row
+
     def __init__(self, comparison: Comparison, load_image: LoadImage | None = None) -> None:
         super().__init__()
+        self._painter = Painter(self, "rows", blank="ink")
         self._load_image = load_image
         self._thumbnails: Thumbnails | None = None
         self.comparison = comparison
         self.side: Side = "other"
         self.focused_here = True
         # Nothing is chosen at first, so that a jump means the whole line.
-        self._selected: dict[Side, int] = {"other": -1, "live": -1}
+        self._lists: dict[Side, ListState] = {side: ListState() for side in SIDES}
         self._block_rows: ComparisonRows | None = None
 
     @property
     def selected(self) -> int:
         """The index of the selected message on the side that the keys act on; -1 for none."""
-        return self._selected[self.side]
+        chosen = self._lists[self.side].chosen
+        return -1 if chosen is None else chosen
+
+    def on_mount(self) -> None:
+        """Use the thin scrollbar."""
+        use_thin_scrollbar(self, glyphs_of(self))
+
+    @property
+    def width(self) -> int:
+        """The width in cells, including the scrollbar."""
+        return self.outer_size.width or app_of(self).size.width
 
     def on_resize(self) -> None:
         """Lay out the rows for the new width."""
@@ -262,11 +199,10 @@ class CompareSides(RowsPane):
         """Select a message of the current side; one that is not measured yet cannot be selected."""
         rows = self._block_rows
         if rows is not None and (starts := rows.starts[self.side]):
-            index = max(0, min(index, len(starts) - 1))
-            self._selected[self.side] = index
-            first = starts[index]
-            last = rows.last_row(self.side, index)
-            self.show_rows(first, min(last, first + max(0, self.size.height - 1)))
+            shown = self._lists[self.side]
+            shown.count = len(starts)
+            shown.choose(index)
+            show_rows(self, starts[self.selected], rows.last_row(self.side, self.selected))
         self.refresh()
 
     def toggle(self) -> None:
@@ -283,35 +219,154 @@ class CompareSides(RowsPane):
         """Select the clicked message."""
         self.side = SIDES[x > self.column_width()]
         if self._block_rows is not None and 0 <= row < self._block_rows.height:
-            index = self._block_rows.cell(self.side, row).entry
+            shown, index = self._lists[self.side], self._block_rows.cell(self.side, row).entry
             if index >= 0:
-                self._selected[self.side] = index
+                shown.count = len(self._block_rows.starts[self.side])
+                shown.choose(index)
         self.refresh()
 
-    def spans_of(self, row: int) -> list[Span]:
-        """Return the spans of a row: both sides and the divider."""
+    # --- drawing
+
+    def notify_style_update(self) -> None:
+        """Forget the colours of the painter. Textual calls this when they may have changed."""
+        super().notify_style_update()
+        self._painter.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the visible rows of a region, with the app's filters applied."""
+        try:
+            return self._painted(crop)
+        except Exception:
+            return blank_strips("a comparison", crop)
+
+    def _painted(self, crop: Region) -> list[Strip]:
+        top, width = round(self.scroll_y), self.width
+        strips: list[Strip] = []
+        for row in range(top + crop.y, top + crop.bottom):
+            strip = self._painter.strip(self._spans_of(row), width, "page")
+            strips.append(with_selection(self, self._painter, strip, row, self._text_of))
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def _spans_of(self, row: int) -> list[Span]:
+        """Return the spans of a row: both sides and the divider, which extends to the end of the pane."""
         rows = self._block_rows
+        if row >= self.virtual_size.height:
+            return [Span(" " * self.column_width()), Span(glyphs_of(self).step, "line")]
         if rows is None:
             return []
         other = self._cell("other", rows, row, rows.width)
         live = self._cell("live", rows, row, self.width - rows.width - 1)
         return [*other, Span(glyphs_of(self).step, "line"), *live]
 
-    def spans_below(self) -> list[Span]:
-        """Return the divider, which extends to the end of the pane."""
-        return [Span(" " * self.column_width()), Span(glyphs_of(self).step, "line")]
-
     def _cell(self, side: Side, rows: ComparisonRows, row: int, width: int) -> list[Span]:
         line, entry = rows.cell(side, row)
         spans = fitted(line.spans, width)
-        if side == self.side and 0 <= entry == self._selected[side]:
+        if side == self.side and 0 <= entry == self.selected:
             ink, ground = ("accent", "select") if self.focused_here else ("quiet", "band")
             return _chosen(spans, Span(glyphs_of(self).edge, ink), ground)
         return _on(spans, line.fill)
 
+    # --- the mouse
 
-class CompareFiles(RowsPane):
-    """The files that either side changed, each with its state on both.
+    def on_click(self, event: events.Click) -> None:
+        """Post which row and cell were clicked; a second click selects the word, a third one the row."""
+        at = Offset(event.x, round(self.scroll_y) + event.y)
+        if not select_piece(self, event, self._text_of(at.y), at, self.side_at(at.x)):
+            self.post_message(self.Clicked(at.x, at.y))
+
+    def _text_of(self, row: int) -> str:
+        spans = self._spans_of(row) if 0 <= row < self.virtual_size.height else ()
+        return "".join(span.text for span in spans)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return the selected text, for the clipboard."""
+        return selected_text(selection, self._text_of)
+
+
+def show_rows(pane: Widget, first: int, last: int) -> None:
+    """Scroll rows of a pane into view; if not all fit, the first ones are shown."""
+    window = RowWindow(pane.virtual_size.height, pane.size.height, round(pane.scroll_y))
+    window.show(first, last)
+    # Rows that have just been unfolded may have no scrollbar yet.
+    pane.scroll_to(y=window.top, animate=False, force=True)
+
+
+class FileModel(RowModel):
+    """The files that either side changed, each with its state on both, and the diffs that are unfolded.
+
+    Args:
+        found: the comparison.
+
+    Attributes:
+        unfolded: the indexes of the files whose diff is shown.
+    """
+
+    def __init__(self, found: WorldLineComparison) -> None:
+        self._found = found
+        self.unfolded: frozenset[int] = frozenset()
+        self._below: list[list[Line]] = []
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        files = self._found.files
+        return len(files.files) if not files.reason else 0
+
+    def table(self, width: int, glyphs: Glyphs) -> ComparedFiles:
+        """Return the table for a width."""
+        found = self._found
+        return ComparedFiles(found.files, found.world_line, found.fork, width, glyphs)
+
+    def rows(self, look: Look) -> Sequence[Sequence[Line]]:
+        """Return the row of each file; its diff stands below it, and belongs to no entry."""
+        rows: list[list[Line]] = []
+        self._below = []
+        for spans, index in self.table(look.width, look.glyphs).rows(self.unfolded):
+            if index >= 0:
+                rows.append([Line(tuple(spans))])
+                self._below.append([])
+            elif rows:
+                self._below[-1].append(Line(tuple(spans)))
+        return rows
+
+    def below(self, index: int, look: Look) -> Sequence[Line]:
+        """Return the diff of a file if it is unfolded, and the remarks below the last file."""
+        del look
+        return self._below[index]
+
+    def empty(self, look: Look) -> Sequence[Line]:
+        """Return the sentence in place of files."""
+        rows = self.table(look.width, look.glyphs).rows(self.unfolded)
+        return [Line(tuple(spans)) for spans, _ in rows]
+
+
+class ComparedFileList(RowList, can_focus=False):
+    """The list of the changed files."""
+
+    ALLOW_SELECT = False
+    """False: Textual's own text selection would span both columns; clicks select a word or a row."""
+
+    model: FileModel
+
+    def __init__(self, found: WorldLineComparison) -> None:
+        model = FileModel(found)
+        super().__init__(model, most=max(1, len(model)))
+        self.focused_here = False
+
+    @property
+    def is_focused(self) -> bool:
+        """Whether the keys of the screen act on the list."""
+        return self.focused_here
+
+    def on_click(self, event: events.Click) -> None:
+        """Pick the clicked file; a second click selects the word, a third one the row."""
+        event.prevent_default()
+        at = event.get_content_offset(self)
+        if at is not None and not select_piece(self, event, self.text_of(at.y), at):
+            super().on_click(event)
+
+
+class CompareFiles(VerticalScroll, can_focus=False):
+    """The files that either side changed, in a pane that scrolls over the diffs between them.
 
     Args:
         found: the comparison.
@@ -319,74 +374,41 @@ class CompareFiles(RowsPane):
 
     def __init__(self, found: WorldLineComparison) -> None:
         super().__init__()
-        self._found = found
-        self._files = found.files
-        self._unfolded: frozenset[int] = frozenset()
-        self._rows: list[tuple[list[Span], int]] = []
-        self._state = ListState(self.count)
-        self._state.choose(0)
-        self.focused_here = False
+        self.list = ComparedFileList(found)
+
+    def compose(self) -> ComposeResult:
+        """Yield the list."""
+        use_thin_scrollbar(self, glyphs_of(self))
+        yield self.list
+
+    @property
+    def focused_here(self) -> bool:
+        """Whether the keys of the screen act on the list."""
+        return self.list.focused_here
+
+    @focused_here.setter
+    def focused_here(self, here: bool) -> None:
+        self.list.focused_here = here
+        self.list.refresh()
 
     @property
     def selected(self) -> int:
         """The index of the selected file; -1 for none."""
-        return -1 if self._state.chosen is None else self._state.chosen
-
-    @property
-    def count(self) -> int:
-        """The number of files."""
-        return len(self._files.files) if not self._files.reason else 0
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of rows."""
-        self._make()
-        return len(self._rows)
-
-    def _make(self) -> None:
-        self._rows = self.table(self.width).rows(self._unfolded)
-
-    def table(self, width: int) -> FileTable:
-        """Return the table for a width."""
-        found = self._found
-        glyphs = glyphs_of(self)
-        return FileTable(self._files, found.world_line, found.fork, width, glyphs)
-
-    def on_resize(self) -> None:
-        """Lay out the rows for the new width."""
-        self.lay_out()
-
-    def lay_out(self) -> None:
-        """Make the rows again."""
-        self._make()
-        self.virtual_size = Size(self.size.width, len(self._rows))
-        self.refresh()
+        chosen = self.list.state.chosen
+        return -1 if chosen is None else chosen
 
     def select(self, index: int) -> None:
-        """Select a file."""
-        self._state.choose(index)
-        row = next((i for i, (_, at) in enumerate(self._rows) if at == self.selected), 0)
-        self.show_rows(row, row)
-        self.refresh()
+        """Select a file, and scroll to its row."""
+        self.list.select(index)
+        row = self.list.row_of(self.selected)
+        show_rows(self, row, row)
 
     def toggle(self) -> None:
         """Show the diff of the selected file, or hide it."""
-        self._unfolded ^= {self.selected}
-        self.set_class(bool(self._unfolded), "-open")
-        self.lay_out()
-        self.refresh(layout=True)
-
-    def choose_at(self, row: int) -> None:
-        """Select the clicked file, and show its diff."""
-        if 0 <= row < len(self._rows) and self._rows[row][1] >= 0:
-            self._state.choose(self._rows[row][1])
-            self.toggle()
-
-    def spans_of(self, row: int) -> list[Span]:
-        """Return the spans of a row."""
-        spans, index = self._rows[row]
-        if index != self.selected or index < 0 or not self.focused_here:
-            return spans
-        return _chosen(fitted(spans, self.width), Span(glyphs_of(self).edge, "accent"), "select")
+        model = self.list.model
+        model.unfolded ^= {self.selected}
+        self.set_class(bool(model.unfolded), "-open")
+        self.list.refresh(layout=True)
 
 
 class CompareAnswer(NamedTuple):
@@ -507,7 +529,8 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._files_head.refresh()
 
     def _files_heading(self, width: int) -> Sequence[Line]:
-        return [Line(tuple(self._files.table(width).head()))]
+        table = self._files.list.model.table(width, glyphs_of(self))
+        return [Line(tuple(table.head()))]
 
     def _title(self, width: int) -> Sequence[Line]:
         glyphs = glyphs_of(self)
@@ -522,7 +545,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
                 shared += f", {formatting.tokens(self._found.shared_tokens)} tokens"
         left = [Span("  Compare", "strong")]
         if fork >= 0:
-            left.append(Span(f"  from #{fork} on, where they divide", "quiet"))
+            left.append(Span(f"  from #{fork} on, where they diverge", "quiet"))
         if spans_width(left) + 3 + cell_len(shared) + 2 <= width:
             left = sides(left, [Span(shared, "quiet")], width - 2)
         column = (width - 1) // 2
@@ -549,7 +572,6 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._sides.focused_here = not self._files.focused_here
         self._name_keys()
         self._sides.refresh()
-        self._files.refresh()
 
     def _name_keys(self) -> None:
         wordings: list[tuple[Hint, ...]] = [LONG_HINTS, HINTS]
@@ -588,7 +610,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
             self._sides.side = SIDES[0]
         elif self._sides.side == SIDES[0]:
             self._sides.side = SIDES[1]
-        elif self._files.count:
+        elif self._files.list.state.count:
             self._files.focused_here = True
         else:
             self._sides.side = SIDES[0]
@@ -607,13 +629,18 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         """Show the whole message or diff, or fold it again."""
         (self._files if self._files.focused_here else self._sides).toggle()
 
-    def on_rows_pane_clicked(self, event: RowsPane.Clicked) -> None:
-        """Focus the side or the file list that was clicked."""
-        self._files.focused_here = event.rows is self._files
-        if event.rows is self._files:
-            self._files.choose_at(event.row)
-        else:
-            self._sides.choose_at(event.x, event.row)
+    @on(CompareSides.Clicked)
+    def _side_clicked(self, event: CompareSides.Clicked) -> None:
+        """Select the clicked message, and give the keys to its side."""
+        self._files.focused_here = False
+        self._sides.choose_at(event.x, event.row)
+        self._show()
+
+    @on(ComparedFileList.Picked)
+    def _file_picked(self) -> None:
+        """Show the diff of the clicked file, and give the keys to the files."""
+        self._files.focused_here = True
+        self._files.toggle()
         self._show()
 
     def action_answer(self, action: Literal["jump", "send"]) -> None:

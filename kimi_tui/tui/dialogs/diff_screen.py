@@ -8,14 +8,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import ClassVar, overload
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, overload
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.screen import ModalScreen
+from textual.strip import Strip
 
 from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.diff import change_counts, diff_rows
@@ -26,12 +28,23 @@ from kimi_tui.tui.row_list import PaintedRows, plain
 from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
+from kimi_tui.tui.transcript.selection import select_piece
 from kimi_tui.workspace.diff import Changes, FileDifference
 
+if TYPE_CHECKING:
+    from kimi_tui.tool_cards import DiffLine
+
 _STATES = {"new": "new", "gone": "deleted", "changed": ""}
-_KINDS = {"others": "changed by others", "both": "changed by the agent, and outside kimi-tui"}
+_KINDS = {"others": "changed outside kimi-tui", "both": "changed by the agent and outside kimi-tui"}
 _NO_TEXT = "not text, or too large to show"
-_SECRET = "its contents are not shown, because it may hold secrets"
+_SECRET = "its contents are not shown, because it may contain secrets"
+
+
+class ChosenLine(NamedTuple):
+    """A line of a diff: its file, and the line."""
+
+    path: str
+    line: DiffLine
 
 
 class DiffLines(Sequence[Line]):
@@ -82,6 +95,17 @@ class DiffLines(Sequence[Line]):
     def __iter__(self) -> Iterator[Line]:
         return (self[at] for at in range(len(self)))
 
+    def line_at(self, at: int) -> ChosenLine | None:
+        """Return the line of a file that is in a row; None if it has none."""
+        if not len(self._head) <= at < len(self):
+            return None
+        place = bisect_right(self.starts, at) - 1
+        one, row = self._files[place], at - self.starts[place] - 2
+        diff = None if one.is_secret else one.side.diff
+        if diff is None or not 0 <= row < len(diff.rows):
+            return None
+        return ChosenLine(one.path, diff.rows[row])
+
     def _row(self, one: FileDifference, at: int) -> Line:
         if at == 0:
             return BLANK
@@ -114,10 +138,22 @@ def _n_rows(one: FileDifference) -> int:
 
 
 class DiffView(PaintedRows):
-    """The rows in a frame that scrolls."""
+    """The rows in a frame that scrolls.
+
+    Attributes:
+        cursor: the row of the chosen line; None if none is chosen.
+    """
+
+    class LineClicked(Message):
+        """A line of a file was clicked."""
+
+        def __init__(self, line: ChosenLine) -> None:
+            super().__init__()
+            self.line = line
 
     def __init__(self, title: str, changes: Changes, *, authors: bool) -> None:
         super().__init__()
+        self.cursor: int | None = None
         self._title = title
         self._changes = changes
         self._authors = authors
@@ -126,9 +162,36 @@ class DiffView(PaintedRows):
         """Return the rows, none of which is made yet."""
         return DiffLines(self._title, self._changes, width, glyphs_of(self), authors=self._authors)
 
+    def line_at(self, y: int) -> ChosenLine | None:
+        """Return the line of a file that is in a row; None if it has none."""
+        lines = self.lines(self.content_size.width)
+        return lines.line_at(y) if isinstance(lines, DiffLines) else None
 
-class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
-    """Shows changes. Its result is True if Enter was pressed for what `verb` says, None if it was closed.
+    def next_line(self, start: int, step: int) -> int | None:
+        """Return the nearest row with a line of a file, from a row on, down (1) or up (-1)."""
+        rows = range(start, len(self.lines(self.content_size.width)) if step > 0 else -1, step)
+        return next((y for y in rows if self.line_at(y) is not None), None)
+
+    def painted(self, y: int, width: int) -> Strip:
+        """Return one row; the chosen one stands out."""
+        lines = self.lines(width)
+        if y != self.cursor or y >= len(lines):
+            return super().painted(y, width)
+        return self._painter.strip(lines[y].spans, width, ground="select")
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the clicked line; further clicks select text."""
+        event.prevent_default()
+        offset = event.get_content_offset(self)
+        if offset is None or select_piece(self, event, self.text_of(offset.y), offset):
+            return
+        if (line := self.line_at(offset.y)) is not None:
+            self.post_message(self.LineClicked(line))
+
+
+class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | ChosenLine | None]):
+    """Shows changes. Its result is True if Enter was pressed for what `verb` says, the line of a file if one was chosen, None
+    if it was closed.
 
     Args:
         name: the title in the frame.
@@ -136,6 +199,7 @@ class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         changes: the changes.
         verb: what Enter does; empty if the screen is only read.
         authors: whether to say who changed a file if it was not the agent alone.
+        chooses: whether a click on a line, or Enter, chooses it.
     """
 
     HELP_TITLE = "Changes"
@@ -144,13 +208,23 @@ class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "file(1)", "go to the next file", show=False),
         Binding("p", "file(-1)", "go to the file before", show=False),
+        Binding("j", "line(1)", "choose the next line", show=False),
+        Binding("k", "line(-1)", "choose the line before", show=False),
         Binding("escape,q", "dismiss", "close", show=False),
     ]
 
     def __init__(
-        self, name: str, what: str, changes: Changes, *, verb: str = "", authors: bool = True
+        self,
+        name: str,
+        what: str,
+        changes: Changes,
+        *,
+        verb: str = "",
+        authors: bool = True,
+        chooses: bool = False,
     ) -> None:
         super().__init__()
+        self._chooses = chooses
         self._titled = name
         self._verb = verb
         self._view = DiffView(heading(what, changes), changes, authors=authors)
@@ -165,7 +239,8 @@ class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
 
     def _say(self, words: str) -> None:
         enter = f"Enter {self._verb}   " if self._verb else ""
-        keys = f"{enter}n, p file   Esc close"
+        line = "j, k line   Enter who wrote it   " if self._chooses else ""
+        keys = f"{enter}{line}n, p file   Esc close"
         self._scroll.border_subtitle = Content(f"{words}   {keys}" if words else keys)
 
     def on_key(self, event: events.Key) -> None:
@@ -174,12 +249,36 @@ class DiffScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
             return
         event.stop()
         event.prevent_default()
-        if not self._verb:
-            self.dismiss(None)
+        cursor = self._view.cursor
+        chosen = self._view.line_at(cursor) if self._chooses and cursor is not None else None
+        if chosen is not None or not self._verb:
+            self.dismiss(chosen)
         elif self.seen.accepts(event.time):
             self.dismiss(True)
         else:
             self._say(TOO_EARLY)
+
+    def on_diff_view_line_clicked(self, event: DiffView.LineClicked) -> None:
+        """Answer with the clicked line."""
+        event.stop()
+        if self._chooses:
+            self.dismiss(event.line)
+
+    def action_line(self, step: int) -> None:
+        """Choose the next line of a file, or the one before; the first one is the first on the screen."""
+        if not self._chooses:
+            self._scroll.scroll_relative(y=step, animate=False)
+            return
+        view, top = self._view, round(self._scroll.scroll_offset.y)
+        start = top if view.cursor is None else view.cursor + step
+        target = view.next_line(start, 1 if view.cursor is None else step)
+        if target is None:
+            return
+        view.cursor = target
+        view.refresh()
+        height = self._scroll.scrollable_content_region.height
+        if not top <= target < top + height:
+            self._scroll.scroll_to(y=target - (height - 1 if step > 0 else 0), animate=False)
 
     def action_file(self, step: int) -> None:
         """Scroll to the next file, or the one before."""

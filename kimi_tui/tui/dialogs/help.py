@@ -82,6 +82,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("copy.mark", "copy.lines"), "start or end a selection of characters, of lines"),
             (("copy.swap",), "go to the other end of the selection"),
             (("copy.take",), "copy the selection, or the row of the cursor"),
+            (("copy.author",), "on a line of a diff: go to the checkpoint that wrote it"),
             (("copy.leave",), "leave without copying"),
         ),
     ),
@@ -132,6 +133,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("preview.choose",), "do the selected action"),
             (("preview.details",), "go to the files, to the removed messages, and back"),
             (("preview.bring_back",), "restore the selected file, or skip it"),
+            (
+                ("preview.line", "preview.line_before"),
+                "in the whole diff of a file: choose a line, and say who wrote it",
+            ),
             (("preview.page_up", "preview.page_down"), "scroll the removed messages"),
             (("preview.cancel",), "close the preview; nothing changes"),
         ),

@@ -307,6 +307,13 @@ class ConversationController:
             )
 
     async def _learn_folder(self, soul: KimiSoul) -> None:
+        soul.follow_files()
+        gauge = self._bench.views.gauge
+        try:
+            async for part in soul.folder.progress():
+                gauge.files_known = int(100 * part)
+        finally:
+            gauge.files_known = None
         facts = await soul.files_ready()
         if not self.state.has_messages:
             self._bench.transcript.facts = facts

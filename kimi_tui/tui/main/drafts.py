@@ -119,7 +119,7 @@ class Drafts:
             bench.tell(
                 f"These images could not be kept with the draft: {', '.join(lost)}.",
                 level="warning",
-                advice="Paste it again, or delete it from the message.",
+                advice="Paste them again, or delete them from the message.",
             )
 
     def returned(self, texts: Sequence[str]) -> None:

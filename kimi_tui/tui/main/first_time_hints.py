@@ -67,7 +67,7 @@ WORDS: Mapping[FirstTime, tuple[str, ...]] = {
     "stopped": ("{history-back} gets the message back into the prompt",),
     "steered": ("The agent reads it at its next step; {history-back} takes it back",),
     "pasted": ("To open the pasted text, press Left, then {send}",),
-    "refused": ("/settings changes what sandboxed commands may do",),
+    "refused": ("What sandboxed commands may do is set in /settings",),
     "early": ("Pressed too early: answer after you have stopped typing",),
 }
 """The texts of the hints, the longest first. Names of actions stand for their keys.

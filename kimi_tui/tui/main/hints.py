@@ -33,11 +33,11 @@ Place = Literal[
 
 
 MODES: Mapping[str, Hint] = {
-    "insert": ("INSERT", "Esc: commands"),
-    "replace": ("REPLACE", "Esc: commands"),
+    "insert": ("INSERT", "Esc: normal mode"),
+    "replace": ("REPLACE", "Esc: normal mode"),
     "normal": ("NORMAL", "i: write"),
-    "visual": ("VISUAL", "Esc: leave"),
-    "lines": ("V-LINE", "Esc: leave"),
+    "visual": ("VISUAL", "Esc: normal mode"),
+    "lines": ("V-LINE", "Esc: normal mode"),
 }
 """The words in the footer for vim's modes of the prompt."""
 
@@ -153,7 +153,7 @@ def hints(
     if place == "search":
         return known(
             ("Enter", "next"),
-            (sent_key_of("search.up", keys, extended=extended), "before"),
+            (sent_key_of("search.up", keys, extended=extended), "previous"),
             (key("search.end"), "end"),
             (
                 key("search.text"),
@@ -169,11 +169,12 @@ def hints(
             (_both("copy.word", "copy.back", keys), "word"),
             (_both("copy.turn_before", "copy.turn_after", keys), "turn"),
             (key("copy.swap"), "go to the other end"),
+            (key("copy.author"), "who wrote the line"),
         )
     if place == "matches":
         return known(
             (key("search.next"), "next"),
-            (key("search.before"), "before"),
+            (key("search.before"), "previous"),
             (key("search"), "search"),
             ("Esc", "end"),
         )
@@ -197,7 +198,7 @@ def hints(
         usual = _in_prompt(state, keys, now, extended=extended)
         return known(usual[0], choose, close, helps)
     if place == "sent":
-        return known((send, "accept"), choose, (key("history"), "before"), ("Esc", "back"), helps)
+        return known((send, "accept"), choose, (key("history"), "previous"), ("Esc", "back"), helps)
     return known(("Esc", "back"), helps)
 
 

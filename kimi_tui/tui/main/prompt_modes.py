@@ -178,7 +178,10 @@ class PromptModes:
         try:
             await asyncio.to_thread(append_note, path, note)
         except OSError as error:
-            self._bench.tell(f"{short(path)}: {error.strerror or error}.", level="error")
+            self._bench.tell(
+                f"The note was not added to {short(path)}: {error.strerror or error}.",
+                level="error",
+            )
             self._bench.keep(f"#{note}")
             return
         self._bench.tell(f"Added to {short(path)}. The agent reads it when a session starts.")
@@ -221,7 +224,7 @@ class PromptModes:
             bench.tell("No editor can be started here: it needs a terminal.", level="warning")
             return
         except OSError as error:
-            bench.tell(f"{argv[0]}: {error.strerror or error}.", level="error")
+            bench.tell(f"{argv[0]} could not be started: {error.strerror or error}.", level="error")
             return
         finally:
             self._edits = False

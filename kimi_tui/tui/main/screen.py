@@ -866,6 +866,13 @@ class MainScreen(Screen[None]):
     def _link_clicked(self, event: Transcript.LinkClicked) -> None:
         app_of(self).open_url(event.url)
 
+    @on(Transcript.DiffLineChosen)
+    def _diff_line_chosen(self, event: Transcript.DiffLineChosen) -> None:
+        """Go to the checkpoint that wrote a line of a diff."""
+        from kimi_tui.tui.main.commands import changes
+
+        self.bench.start(changes.go_to_author(self.parts, event.path, event.line, event.uid))
+
     @on(Transcript.ImageOpened)
     def _image_opened(self, event: Transcript.ImageOpened) -> None:
         self._open_image(event.image)

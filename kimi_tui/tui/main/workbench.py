@@ -21,7 +21,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.agent_parts import PARTS
-from kimi_tui.app_paths import data_dir
+from kimi_tui.app_paths import data_dir, log_file, short
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.first_page import first_hints
@@ -294,13 +294,15 @@ class Workbench:
                 words = str(error.args[0]) if error.args else str(error)
             case OSError():
                 log.warning("operation failed", exc_info=error)
-                reason = f"The disk could not be written: {error.strerror or error}."
+                reason = f"Writing to the disk failed: {error.strerror or error}."
                 words = f"{error if is_user_facing(error) else reason} Nothing was changed."
             case _ if is_user_facing(error):
                 words = str(error)
             case _:
                 log.error("operation failed", exc_info=error)
-                words = "This failed, and the log file says why. Nothing was lost."
+                words = (
+                    f"The command failed. The reason is in {short(log_file())}. Nothing was lost."
+                )
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:

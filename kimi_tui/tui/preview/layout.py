@@ -21,10 +21,12 @@ from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.formatting import cost_words
 from kimi_tui.tui.frame_rows import GAP, Hint, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.row_window import ListState, RowWindow
 from kimi_tui.tui.rows import Span, fitted, sides, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import DroppedMessage, FilePreview, FilesPreview, RewindPreview
+    from kimi_tui.tool_cards import DiffLine
 
 
 WIDE_FROM = 92
@@ -62,26 +64,30 @@ class FilesState:
         files: the preview of the files.
         chosen: the paths that would be restored.
         rows: the files in the order of the list.
-        selected: the index of the file whose diff is shown.
-        focused: whether the arrows select files; after the last one, the entry for files that no snapshot holds.
+        entries: the choice among the rows; after the last one, the entry for files that no snapshot holds.
+        diff: the rows on view of the whole diff of the selected file.
+        focused: whether the arrows select files.
         decided: the paths that the user has explicitly chosen or deselected.
         whole: whether the whole diff is shown in place of the list.
-        scroll: rows of that diff scrolled away at the top.
+        line: the place of the chosen line in it; None if none is chosen.
     """
 
     files: FilesPreview
     chosen: set[str] = field(init=False)
     rows: list[FilePreview] = field(init=False)
-    selected: int = 0
+    entries: ListState = field(init=False)
+    diff: RowWindow = field(default_factory=RowWindow)
     focused: bool = False
     whole: bool = False
-    scroll: int = 0
+    line: int | None = None
     decided: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self.chosen = {one.path for one in self.files.restorable}
         # Files that need a confirmation come first, then those that are restored, then those that cannot be.
         self.rows = sorted(self.files.files, key=_order)
+        self.entries = ListState(len(self.rows) + bool(self.files.not_covered))
+        self.entries.choose(0)
 
     @property
     def can_restore(self) -> bool:
@@ -92,6 +98,11 @@ class FilesState:
     def n_restorable(self) -> int:
         """The number of files that can be restored, those that need a confirmation included."""
         return len(self.files.restorable) + len(self.files.conflicts)
+
+    @property
+    def selected(self) -> int:
+        """The index of the selected entry."""
+        return self.entries.chosen or 0
 
     @property
     def current(self) -> FilePreview | None:
@@ -120,17 +131,32 @@ class FilesState:
     def select(self, index: int) -> None:
         """Select a file; for the selected one, toggle between its whole diff and the list."""
         if self.focused and index == self.selected:
-            self.whole, self.scroll = not self.whole, 0
+            self.toggle_whole()
         else:
-            self.focused, self.whole, self.selected = True, False, index
+            self.focused, self.whole = True, False
+            self.entries.choose(index)
+
+    def toggle_whole(self) -> None:
+        """Show the whole diff of the selected file from its first row on, or the list again."""
+        self.whole, self.diff.top, self.line = not self.whole, 0, None
+
+    def choose_line(self, step: int) -> DiffLine | None:
+        """Choose the next line of the whole diff, or the one before, and return it; the first one is the first on view."""
+        rows = self.current.rows if self.current is not None else ()
+        if not self.whole or not rows:
+            return None
+        on_view = self.diff.on_view
+        wanted = self.line + step if self.line is not None else on_view.start
+        self.line = max(0, min(wanted, len(rows) - 1))
+        self.diff.show(self.line, self.line)
+        return rows[self.line]
 
     def move(self, step: int) -> None:
         """Select another file, or scroll the whole diff."""
         if self.whole:
-            self.scroll = max(0, self.scroll + step)
-        elif self.can_focus:
-            last = len(self.rows) - (0 if self.files.not_covered else 1)
-            self.selected = max(0, min(last, self.selected + step))
+            self.diff.move(step)
+        else:
+            self.entries.choose(self.entries.moved(step))
 
     def toggle(self) -> None:
         """Switch whether the current file is restored."""
@@ -216,7 +242,7 @@ def _listed_rows(
         lines = formatting.wrap_words(one_line(files.reason), width - 2)[:room]
         return [Row([Span(f"  {line}", "quiet")]) for line in lines]
     if state.whole:
-        return [Row(spans) for spans in _whole(state, width, room, glyphs)]
+        return _whole(state, width, room, glyphs)
     notes = [Row(spans) for spans in _notes(files, width, glyphs)]
     if state.focused and state.at_rest and notes:
         notes[0] = Row([span._replace(style="accent") for span in notes[0].spans])
@@ -233,10 +259,11 @@ def _listed_rows(
     notes = notes[:left]
     apart = [Row()] if len(notes) < left else []
     left -= len(notes) + len(apart) if notes else 0
-    first = max(0, min(state.selected - n_shown // 2, len(state.rows) - n_shown))
-    more = _hidden_words(first, len(state.rows) - first - n_shown, glyphs)
+    shown = RowWindow(len(state.rows), n_shown)
+    shown.centre(state.selected)
+    more = _hidden_words(shown, glyphs)
     rows = [Row(sides([heading], [Span(more, "quiet")], width) if more else [heading])]
-    for place in range(first, first + n_shown):
+    for place in shown.on_view:
         one = state.rows[place]
         rows.append(Row(_file_row(state, one, width, glyphs), file=place))
         if place == state.selected and left > 0 and with_diff:
@@ -320,7 +347,7 @@ def _cut(rows: list[list[Span]], room: int, glyphs: Glyphs) -> list[list[Span]]:
     return [*rows[: room - 1], [Span(more, "quiet")]]
 
 
-def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[list[Span]]:
+def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[Row]:
     one = state.current
     if one is not None:
         heading, rows = _file_row(state, one, width, glyphs), _diff(one, width, glyphs)
@@ -336,18 +363,20 @@ def _whole(state: FilesState, width: int, room: int, glyphs: Glyphs) -> list[lis
             )
             for path, why in state.files.not_covered
         ]
-    page = max(1, room - 2)
-    state.scroll = max(0, min(state.scroll, len(rows) - page))
-    shown = rows[state.scroll : state.scroll + page]
-    below = len(rows) - state.scroll - len(shown)
-    more = f"  {_hidden_words(state.scroll, below, glyphs)}"
-    return [heading, *shown, [Span(more, "quiet")]][:room]
+    on_view = state.diff.fit(len(rows), max(1, room - 2))
+    more = f"  {_hidden_words(state.diff, glyphs)}"
+    has_lines = one is not None and len(one.rows) == len(rows)
+    lines = [
+        Row(rows[n], line=n if has_lines else None, is_selected=has_lines and n == state.line)
+        for n in on_view
+    ]
+    return [Row(heading), *lines, Row([Span(more, "quiet")])][:room]
 
 
-def _hidden_words(above: int, below: int, glyphs: Glyphs) -> str:
+def _hidden_words(window: RowWindow, glyphs: Glyphs) -> str:
     """Return the number of rows below and above the visible ones, as `12 more ↓   3 more ↑`."""
-    parts = [f"{formatting.grouped(below)} more {glyphs.down}"] if below else []
-    parts += [f"{formatting.grouped(above)} more {glyphs.up}"] if above else []
+    parts = [f"{formatting.grouped(window.below)} more {glyphs.down}"] if window.below else []
+    parts += [f"{formatting.grouped(window.above)} more {glyphs.up}"] if window.above else []
     return "   ".join(parts)
 
 
@@ -517,9 +546,9 @@ class PreviewState:
         preview: the preview that the engine computed.
         actions: the choices, in order.
         running: whether a turn is running, which would be stopped first.
-        selected: the index of the selected action.
+        choices: the choice among the actions.
         details: in one column, whether the dropped messages are listed in place of the choices.
-        scroll: rows of the dropped messages scrolled away at the top.
+        messages: the dropped messages on view.
         plain_actions: the choices without those that restore files.
         title: the title in the border; empty for that of a rewind or a jump.
         line_name: the name of the target's world line, or of the line that the dropped messages will be on.
@@ -532,9 +561,9 @@ class PreviewState:
     preview: RewindPreview
     actions: Sequence[PreviewAction]
     running: bool = False
-    selected: int = 0
+    choices: ListState = field(default_factory=ListState)
     details: bool = False
-    scroll: int = 0
+    messages: RowWindow = field(default_factory=RowWindow)
     plain_actions: Sequence[PreviewAction] = ()
     title: str = ""
     line_name: str = ""
@@ -550,6 +579,20 @@ class PreviewState:
 
     def refresh(self) -> None:
         """Compute the choices again after files were chosen."""
+        self._offer_files()
+        self.choices.count = len(self.actions)
+        self.choices.choose(self.selected)
+
+    @property
+    def selected(self) -> int:
+        """The index of the selected action."""
+        return self.choices.chosen or 0
+
+    def select(self, name: str) -> None:
+        """Select the action of a name."""
+        self.choices.choose([one.name for one in self.actions].index(name))
+
+    def _offer_files(self) -> None:
         if self.files is None or not self.files.n_restorable:
             return
         if self.files.files.goes_along:
@@ -568,12 +611,14 @@ class Row(NamedTuple):
         spans: its text with styles.
         action, file: the action, or the file, that a click on it means; None for none.
         is_selected: whether it has the background of the selection.
+        line: the place of the file's line in the diff that a click on it means; None for none.
     """
 
     spans: Sequence[Span] = ()
     action: int | None = None
     file: int | None = None
     is_selected: bool = False
+    line: int | None = None
 
     @property
     def text(self) -> str:
@@ -675,8 +720,10 @@ def _height(state: PreviewState, width: int, room: int, glyphs: Glyphs) -> int:
         for focused, details in ((True, False), (False, False), (False, True)):
             other = copy(state)
             other.details = details
+            other.messages = copy(state.messages)
             other.files = copy(state.files)
-            other.files.selected, other.files.focused, other.files.whole = place, focused, False
+            other.files.entries = ListState(state.files.entries.count, chosen=place)
+            other.files.focused, other.files.whole = focused, False
             views.append(other)
     height = max(len(_view(one, width, room, 0, glyphs).rows) for one in views)
     state.heights[width, room] = height
@@ -842,13 +889,11 @@ def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) ->
     made.can_scroll = len(dropped) > space
     if made.can_scroll:
         made.page = space - 1
-    n_shown = made.page if made.can_scroll else len(dropped)
-    state.scroll = max(0, min(state.scroll, len(dropped) - n_shown))
-    shown = dropped[state.scroll : state.scroll + n_shown]
+    on_view = state.messages.fit(len(dropped), made.page if made.can_scroll else len(dropped))
+    shown = dropped[on_view.start : on_view.stop]
     made.rows += [Row(dropped_row(message, width, glyphs)) for message in shown]
     if made.can_scroll:
-        above, below = state.scroll, len(dropped) - state.scroll - n_shown
-        made.rows.append(Row([Span(f"  {_hidden_words(above, below, glyphs)}", "quiet")]))
+        made.rows.append(Row([Span(f"  {_hidden_words(state.messages, glyphs)}", "quiet")]))
     return made
 
 
@@ -885,7 +930,7 @@ def consequence_rows(
         begins = preview.target.is_end and not preview.target.world_line
         said = "The conversation continues from here."
         if not begins:
-            said = "The conversation is already at this point."
+            said = "The conversation is already at this checkpoint."
         return [[Span(said, "quiet")]]
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
@@ -1040,7 +1085,7 @@ def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
         return [Span("Only your message is removed; it returns to the prompt.", "quiet")]
     if not preview.steps:
         return [Span("Nothing is removed from the conversation.", "quiet")]
-    return [Span("No message is removed, only the mark of the checkpoint.", "quiet")]
+    return [Span("No message is removed, only the checkpoint itself.", "quiet")]
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:

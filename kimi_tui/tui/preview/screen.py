@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.strip import Strip
 
-from kimi_tui.tui.faults import log_fault
+from kimi_tui.tui.faults import log_fault, reported
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import (
     QUIET_S,
@@ -45,6 +45,7 @@ from kimi_tui.tui.transcript.selection import select_piece
 
 if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import RewindPreview
+    from kimi_tui.tool_cards import DiffLine
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
 _MOVES = frozenset("jk ")
@@ -71,6 +72,13 @@ class PreviewSheet(PaintedRows):
             super().__init__()
             self.index = index
             self.on_sign = on_sign
+
+    class LineClicked(Message):
+        """A line of a whole diff was clicked."""
+
+        def __init__(self, line: int) -> None:
+            super().__init__()
+            self.line = line
 
     def __init__(self, state: layout.PreviewState) -> None:
         super().__init__()
@@ -118,6 +126,8 @@ class PreviewSheet(PaintedRows):
             self.post_message(self.Chosen(row.action))
         elif row.file is not None and offset.x >= at:
             self.post_message(self.FileClicked(row.file, on_sign=offset.x < at + 2))
+        elif row.line is not None and offset.x >= at:
+            self.post_message(self.LineClicked(row.line))
 
     def _row(self, y: int) -> layout.Row:
         rows = self.sheet.rows
@@ -129,7 +139,7 @@ class PreviewSheet(PaintedRows):
         row = self._row(y)
         if not row.is_selected:
             return strip
-        first, last = self.sheet.band
+        first, last = self.sheet.band if row.line is None else (self.sheet.files_at, width)
         selected = self._painter.strip(row.spans, width, ground="select")
         return Strip.join([strip.crop(0, first), selected.crop(first, last), strip.crop(last)])
 
@@ -152,6 +162,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         typed_at: the monotonic time at which text was last typed there.
         is_asked_for: whether the user opened the preview. If not, keys that are typed before it was painted were meant for
             the screen below.
+        who: says in a sentence who wrote a line of a file's diff; None if that is not asked here.
     """
 
     QUIET_S: ClassVar[float] = QUIET_S
@@ -166,6 +177,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         Binding("tab", "details", "Details", id="preview.details", show=False),
         Binding(
             "space", "bring_back", "Restore or keep the file", id="preview.bring_back", show=False
+        ),
+        Binding("right", "line(1)", "Who wrote the next line", id="preview.line", show=False),
+        Binding(
+            "left", "line(-1)", "Who wrote the line before", id="preview.line_before", show=False
         ),
         Binding("enter", "choose", "Choose", id="preview.choose", show=False),
         Binding("escape", "cancel", "Cancel", id="preview.cancel", show=False),
@@ -183,8 +198,10 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         write: Callable[[str], None] | None = None,
         typed_at: float = 0.0,
         is_asked_for: bool = True,
+        who: Callable[[str, DiffLine], Awaitable[str]] | None = None,
     ) -> None:
         super().__init__()
+        self._who = who
         self._write = write
         self._is_asked_for = is_asked_for
         self._paint = PaintWatch(self, self._painted)
@@ -268,9 +285,9 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if state.files is not None and state.files.focused:
             state.files.move(step)
         elif state.details:
-            state.scroll += step
+            state.messages.move(step)
         else:
-            state.selected = max(0, min(len(state.actions) - 1, state.selected + step))
+            state.choices.choose(state.choices.moved(step))
         self._show()
 
     def action_page(self, step: int) -> None:
@@ -279,7 +296,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if files is not None and files.focused:
             files.move(step * 10)
         else:
-            self._state.scroll += step * self._sheet.sheet.page
+            self._state.messages.move(step * self._sheet.sheet.page)
         self._show()
 
     def action_details(self) -> None:
@@ -295,6 +312,34 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
             state.details = not state.details and bool(state.preview.dropped)
         self._show()
 
+    def action_line(self, step: int) -> None:
+        """In a whole diff, choose the next line or the one before, and say who wrote it."""
+        files = self._state.files
+        self._look(self._key_at)
+        if files is not None and files.focused:
+            self._tell_writer(files.choose_line(step))
+
+    def on_preview_sheet_line_clicked(self, event: PreviewSheet.LineClicked) -> None:
+        """Say who wrote the clicked line."""
+        files = self._state.files
+        if files is not None and files.whole:
+            files.line = event.line
+            self._tell_writer(files.choose_line(0))
+
+    def _tell_writer(self, line: DiffLine | None) -> None:
+        files = self._state.files
+        self._show()
+        if line is None or files is None or files.current is None or self._who is None:
+            return
+        path, who = files.current.path, self._who
+
+        async def tell() -> None:
+            words = await who(path, line)
+            if files.whole and files.current is not None and files.current.path == path:
+                self._sheet.border_subtitle = Content(words)
+
+        self.run_worker(reported(self, tell), group="who", exclusive=True)
+
     def action_bring_back(self) -> None:
         """Toggle whether the selected file is restored."""
         state = self._state
@@ -308,7 +353,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         """Answer with the selected action; among the files, show the whole diff, or the list again."""
         files = self._state.files
         if files is not None and files.focused:
-            files.whole, files.scroll = not files.whole, 0
+            files.toggle_whole()
             self._show()
             return
         self._answer(self._state.selected)
@@ -321,7 +366,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         elif state.pending is not None:
             name, state.pending = state.pending.name, None
             state.refresh()
-            state.selected = [one.name for one in state.actions].index(name)
+            state.select(name)
         else:
             self.dismiss(None)
             return
@@ -338,7 +383,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         state = self._state
         state.pending, state.asked = pending, ""
         state.refresh()
-        state.selected = [one.name for one in state.actions].index(pending.name)
+        state.select(pending.name)
 
     def _answer(self, index: int) -> None:
         state = self._state
@@ -350,7 +395,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
                 self._ask_anew()
                 return
             if name in _WITH_FILES and name != state.asked and files.unasked:
-                state.selected, state.asked = index, name
+                state.choices.choose(index)
+                state.asked = name
                 self._ask_anew()
                 return
         chosen = files.answer() if files is not None else None
@@ -405,7 +451,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         chosen = row if index is None else index
         if letters.is_pending and chosen is not None:
             # The letter's action is shown at once, so that an Enter close after it is about that action.
-            self._state.selected = chosen
+            self._state.choices.choose(chosen)
             self._show()
         if self._quiet is None:
             letters.schedule(None)
@@ -426,7 +472,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._look(at)
         if state.files is not None:
             state.files.focused = state.files.whole = False
-        state.details, state.selected = False, row
+        state.details = False
+        state.choices.choose(row)
         self._show()
 
     def on_paste(self, event: events.Paste) -> None:
@@ -453,7 +500,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if files is None:
             return
         if event.on_sign and files.focused:
-            files.selected = event.index
+            files.entries.choose(event.index)
             self.action_bring_back()
             return
         files.select(event.index)
@@ -472,5 +519,5 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         if files is not None and files.focused:
             files.move(step)
         else:
-            self._state.scroll += step
+            self._state.messages.move(step)
         self._show()

@@ -252,7 +252,7 @@ class PromptBar(Widget):
         parts: list[tuple[str, str] | str] = [(self._spinner(), "$accent"), " "]
         waits = state.retry_until > now
         if waits:
-            parts.append((f"again in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
+            parts.append((f"retry in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
         elif state.approvals:
             parts.append(("waits for your answer   ", "$ink-quiet"))
         elif words := self._waiting_words(now):

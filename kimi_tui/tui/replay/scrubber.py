@@ -22,6 +22,7 @@ from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import Painter
 from kimi_tui.tui.rows import Span, joined, spans_width
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 
 _RANK = {"turn": 0, "rewind": 1, "compaction": 2, "dmail": 3}
 _MARKER_STYLES = {"turn": "user", "rewind": "lost", "compaction": "compaction", "dmail": "dmail"}
@@ -171,7 +172,7 @@ def _time_of_day(seconds: float) -> str:
         return ""
 
 
-class Scrubber(Widget, can_focus=True):
+class Scrubber(LateStyled, Widget, can_focus=True):
     """The scrubber widget: the time line with its markers and the playhead, the time above it, the state below it.
 
     In a low screen the row over the line is left out.

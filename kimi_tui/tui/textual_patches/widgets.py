@@ -1,16 +1,62 @@
-"""Replaces private parts of Textual's widgets: the text that an input shows, the theme and wrapping of a text area, and the
-size of a scrolling view.
+"""Replaces private parts of Textual's widgets: when the styles of rows are computed, the text that an input shows, the theme and
+wrapping of a text area, and the size of a scrolling view.
 """
 
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.text import Text
+from textual.css.styles import RenderStyles
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.widgets import Input, TextArea
 from textual.widgets.text_area import TextAreaTheme
+
+if TYPE_CHECKING:
+    from textual.widget import Widget as _Widget
+else:
+    # A base that is a node of Textual would hide the style sheet of the base that is named after it.
+    _Widget = object
+
+
+class LateStyled(_Widget):
+    """A widget whose component classes get their styles when one is first asked for.
+
+    Textual computes those of every component class of a widget whenever the widget gets styles, a third of a millisecond
+    each. A widget that paints rows has up to forty of them, and paints a few.
+    """
+
+    @classmethod
+    def _get_component_classes(cls) -> frozenset[str]:
+        """Return no classes, so that Textual computes none; there is no public way to say so."""
+        return frozenset()
+
+    def get_component_styles(self, *names: str) -> RenderStyles:
+        """Return the styles of component classes. Raises KeyError for a widget that is not in the app."""
+        for name in names:
+            if name not in self._component_styles:
+                if not self.is_attached:
+                    raise KeyError(name)
+                self._component_styles[name] = self._computed(name)
+        return super().get_component_styles(*names)
+
+    def _computed(self, name: str) -> RenderStyles:
+        node = DOMNode(classes=name)
+        node._attach(self)
+        self.app.stylesheet.apply(node, animate=False)
+        return node.styles
+
+    def notify_style_update(self) -> None:
+        """Compute the styles again that were asked for, and draw the widget again if one has changed, as Textual does."""
+        super().notify_style_update()
+        before = dict(self._component_styles)
+        self._component_styles.update((name, self._computed(name)) for name in before)
+        if before != self._component_styles:
+            self.refresh()
 
 
 class PatchedInput(Input):

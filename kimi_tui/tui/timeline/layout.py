@@ -16,7 +16,6 @@ from rich.cells import cell_len
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
-    CallNode,
     CheckpointNode,
     Future,
     Trial,
@@ -367,18 +366,9 @@ _STATE_WORDS = {
 }
 
 
-def _main_call(calls: list[CallNode]) -> CallNode:
-    """Return the tool call that the label of a step names: a D-Mail, else a failed one, else the first that did some work."""
-    return (
-        next((call for call in calls if call.card.is_letter), None)
-        or next((call for call in calls if call.failed), None)
-        or next((call for call in calls if call.card.shows != "list"), calls[0])
-    )
-
-
 def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     assert checkpoint.calls
-    call = _main_call(checkpoint.calls)
+    call = checkpoint.main_call or checkpoint.calls[0]
     more = f" +{len(checkpoint.calls) - 1}" if len(checkpoint.calls) > 1 else ""
     whole = NOT_SENT if call.target.startswith(NOT_SENT) else call.target
     if call.card.kind == "path":

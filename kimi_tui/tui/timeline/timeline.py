@@ -32,6 +32,7 @@ from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import in_slices, run_until
 from kimi_tui.tui.textual_patches.compositor import runs
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ FilterState = Literal["", "begun", "typed", "missed", "kept"]
 RowAction = Literal["bookmark", "pin", "read", "summary"]
 
 
-class Timeline(ScrollView, can_focus=True):
+class Timeline(LateStyled, ScrollView, can_focus=True):
     """The list of checkpoints, with the token curve above and the details of the selected row below.
 
     `show_model` shows another session; `changed` draws the model's state after it has applied events.

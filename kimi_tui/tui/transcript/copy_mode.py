@@ -20,7 +20,7 @@ Outcome = Literal["moved", "take", "leave"]
 ACTIONS = (
     *("left", "right", "up", "down", "word", "back", "word_end", "start", "text", "end"),
     *("turn_before", "turn_after", "page_up", "page_down", "top", "bottom"),
-    *("mark", "lines", "swap", "take", "leave"),
+    *("mark", "lines", "swap", "take", "leave", "author"),
 )
 """The actions of copy mode, by their names in `[keys]` without `copy.`."""
 

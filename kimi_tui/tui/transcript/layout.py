@@ -424,9 +424,9 @@ def retry_card(block: RetryBlock, room: LayoutRoom) -> list[Line]:
         Span(f"Trying again in {left:.0f} s" if left else "Trying again now", "strong"),
         Span("   "),
     ]
-    attempt = f"{min(block.attempt, block.max_attempts)} of {block.max_attempts}"
+    attempt = f"attempt {min(block.attempt, block.max_attempts)} of {block.max_attempts}"
     if block.gives_up:
-        attempt = f"for {duration(max(0.0, block.gives_up - time.time()))} more"
+        attempt = f"gives up in {duration(max(0.0, block.gives_up - time.time()))}"
     free = room.width - RIGHT - spans_width(head) - cells(attempt) - 3
     head.append(Span(cut(block.reason, max(1, free), room.glyphs.cut), "quiet"))
     title = title_row(room, head, [CardFact((Span(attempt, "quiet"),), 0)], None)
@@ -532,7 +532,7 @@ def _edged(text: str, style: str, edge: Span, ground: str, room: LayoutRoom) -> 
 def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) -> Line:
     steps = counted(block.steps, "step")
     calls = block.tool_calls
-    folded = f"{counted(calls, 'tool call')} folded away" if calls else "Folded away"
+    folded = f"{counted(calls, 'tool call')} left the context" if calls else "Left the context"
     sign = "" if not block.folded else room.glyphs.minus if block.unfolded else "+"
     spans = [
         edge,
@@ -602,5 +602,9 @@ def _what_stays(block: CompactionBlock) -> str:
     if block.is_past:
         return "Out of date: the model now sees a newer summary instead."
     above = "" if block.checkpoint else "This summary replaces the messages above."
-    below = f"Kept below: {counted(block.kept, 'message')}." if block.kept else ""
+    below = (
+        f"{counted(block.kept, 'message')} below {'is' if block.kept == 1 else 'are'} kept."
+        if block.kept
+        else ""
+    )
     return " ".join(part for part in (above, below) if part)

@@ -27,6 +27,7 @@ from kimi_tui.tui.rows import (
     FACT_GAP,
     HANGING,
     HIT_FOLD,
+    HIT_LINE,
     LINE_LIMIT,
     MARGIN,
     RIGHT,
@@ -150,11 +151,11 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
         yield from _text_rows(block, room)
         return
     is_empty = True
-    for shown in block.display:
+    for place, shown in enumerate(block.display):
         if isinstance(shown, TodoBlock) and (not room.low or block.unfolded):
             rows = _todo(shown, room)
         elif isinstance(shown, DiffBlock) and block.state != "failed":
-            rows = _diff(shown, room, unfolded=block.unfolded)
+            rows = _diff(shown, place, room, unfolded=block.unfolded)
         elif isinstance(shown, ImageBlock):
             rows = image_rows([shown], room, (Span(" " * HANGING),))
         else:
@@ -383,15 +384,17 @@ def _text_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
         yield Line((Span(" " * HANGING), mark), hit=HIT_FOLD, margin=HANGING)
 
 
-def _diff(diff: DiffBlock, room: LayoutRoom, *, unfolded: bool) -> Iterator[Line]:
-    lines = diff.lines
+def _diff(diff: DiffBlock, place: int, room: LayoutRoom, *, unfolded: bool) -> Iterator[Line]:
+    lines = list(enumerate(diff.lines))
     limit = len(lines) if unfolded else DIFF_ROWS
     if room.lowest and not unfolded:
-        lines = tuple(line for line in lines if line.sign != " ")
+        lines = [(n, line) for n, line in lines if line.sign != " "]
     shown = lines[:limit]
     dedent = common_indent(diff.lines)
-    for line in shown:
-        yield from band_rows(line, dedent, room.width - RIGHT, room.glyphs)
+    for n, line in shown:
+        hit = f"{HIT_LINE}{place}.{n}"
+        for row in band_rows(line, dedent, room.width - RIGHT, room.glyphs):
+            yield row._replace(hit=hit)
     hidden = max(len(lines), diff.added + diff.removed) - len(shown)
     if hidden > 0:
         yield Line((Span(" " * HANGING), Span(fold_mark(hidden))), hit=HIT_FOLD, margin=HANGING)

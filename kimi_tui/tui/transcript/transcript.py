@@ -35,6 +35,7 @@ from kimi_tui.tui.rows import (
     HIT_CHECKPOINT,
     HIT_FOLD,
     HIT_IMAGE,
+    HIT_LINE,
     HIT_LINK,
     MARGIN,
     LayoutRoom,
@@ -47,7 +48,7 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import drained, in_slices
-from kimi_tui.tui.textual_patches.widgets import set_content_size
+from kimi_tui.tui.textual_patches.widgets import LateStyled, set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block, Change
     from kimi_tui.projection.transcript import TranscriptModel
     from kimi_tui.soul.system_prompt import FolderFacts
-    from kimi_tui.tool_cards import ImageBlock
+    from kimi_tui.tool_cards import DiffLine, ImageBlock
     from kimi_tui.tui.pictures import LoadImage, Thumbnails
     from kimi_tui.tui.transcript.copy_mode import CopyMode
     from kimi_tui.tui.transcript.search import Search
@@ -132,7 +133,7 @@ class MousePress:
     dragged: bool = False
 
 
-class Transcript(ScrollView, can_focus=True):
+class Transcript(LateStyled, ScrollView, can_focus=True):
     """The widget of the conversation, which follows its end until the user scrolls up.
 
     Args:
@@ -207,6 +208,15 @@ class Transcript(ScrollView, can_focus=True):
         def __init__(self, url: str) -> None:
             super().__init__()
             self.url = url
+
+    class DiffLineChosen(Message):
+        """A line of a diff was clicked, or chosen by key: a line of a file that the step of the checkpoint `uid` changed."""
+
+        def __init__(self, path: str, line: DiffLine, uid: str) -> None:
+            super().__init__()
+            self.path = path
+            self.line = line
+            self.uid = uid
 
     class ImageOpened(Message):
         """An image was clicked, or opened by key."""
@@ -1306,6 +1316,17 @@ class Transcript(ScrollView, can_focus=True):
                 self.post_message(self.ImageOpened(image))
                 return
 
+    def _choose_diff_line(self, hit: str, block: Block) -> None:
+        from kimi_tui.projection.blocks import ToolBlock
+        from kimi_tui.tool_cards import DiffBlock
+
+        place, _, number = hit.removeprefix(HIT_LINE).partition(".")
+        shown = block.display[int(place) :][:1] if isinstance(block, ToolBlock) else ()
+        for diff in shown:
+            if isinstance(diff, DiffBlock) and int(number) < len(diff.lines):
+                line = diff.lines[int(number)]
+                self.post_message(self.DiffLineChosen(diff.path, line, block.uid))
+
     def toggle_fold(self, block: Block) -> None:
         """Fold or unfold a block; its title row stays in place, or is made visible."""
         model = self._loaded_model()
@@ -1562,6 +1583,9 @@ class Transcript(ScrollView, can_focus=True):
         copying = self._copying
         if copying is None:
             return
+        if action == "author":
+            self._choose_line_of_cursor(copying)
+            return
         outcome = copying.act(action, max(1, self.size.height - 1))
         if outcome == "moved":
             self._select_copied()
@@ -1572,6 +1596,18 @@ class Transcript(ScrollView, can_focus=True):
             self.copy_selection()
         self.clear_selection()
         self.end_copying()
+
+    def _choose_line_of_cursor(self, copying: CopyMode) -> None:
+        flow, place = self.flow, copying.place
+        if flow is None or place is None:
+            return
+        view, _, line = flow.line(place[0])
+        if view is None or line is BLANK or not line.hit.startswith(HIT_LINE):
+            self.post_message(self.NothingCopied("The cursor is not on a line of a diff."))
+            return
+        self.clear_selection()
+        self.end_copying()
+        self._choose_diff_line(line.hit, view.block)
 
     def _select_copied(self) -> None:
         """Select up to the cursor of copy mode, and make it visible."""
@@ -1751,6 +1787,8 @@ class Transcript(ScrollView, can_focus=True):
             self._choose_checkpoint(int(hit[len(HIT_CHECKPOINT) :]), view.block)
         elif hit.startswith((HIT_LINK, HIT_IMAGE)) and view is not None:
             self._open(hit, view.block)
+        elif hit.startswith(HIT_LINE) and view is not None:
+            self._choose_diff_line(hit, view.block)
         elif hit == HIT_FOLD and view is not None:
             self.toggle_fold(view.block)
 

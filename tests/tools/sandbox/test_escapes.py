@@ -26,10 +26,11 @@ from uuid import uuid4
 import pytest
 from support.covered import bubblewrap, command_of, whole_sandbox
 
-from kimi_tui.tools.process import RunningCommand, marked
+from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.supervised import marked
 from kimi_tui.tools.supervisor import supervised, told
 
 HERE = Path(__file__).parent

@@ -120,7 +120,7 @@ def test_tabs_go_to_the_next_stop() -> None:
 
 def test_a_yes_for_the_session_only_where_one_is_offered() -> None:
     assert [choice.key for choice in choices(request())] == ["y", "n", "e"]
-    offered = request(session_offer="Yes, and allow edits in this folder this session")
+    offered = request(session_offer="Yes, and allow edits in this folder for this session")
     assert [choice.key for choice in choices(offered)] == ["y", "a", "n", "e"]
 
 
@@ -774,7 +774,7 @@ async def test_tab_is_named_only_where_it_shows_more() -> None:
 @pytest.mark.parametrize("size", [(120, 40), (60, 40)])
 async def test_all_answers_stay_on_the_screen_with_the_whole_diff(size: tuple[int, int]) -> None:
     block = DiffBlock("a.py", 50, 0, tuple(DiffLine("+", n, "x") for n in range(50)))
-    offer = "Yes, and allow edits in this folder this session"
+    offer = "Yes, and allow edits in this folder for this session"
     desk = Desk(request("deep/" * 12 + "a.py", display=(block,), session_offer=offer))
     async with desk.run_test(size=size) as pilot:
         desk.wait_out()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kimi_tui.projection.blocks import AgentBlock, ToolBlock, ToolState
 from kimi_tui.projection.comparison import Comparison, Side
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, DiffLine, DisplayBlock, ShellBlock
-from kimi_tui.tui.compare.layout import ComparisonRows, FileTable
+from kimi_tui.tui.compare.layout import ComparedFiles, ComparisonRows
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.rows import LayoutRoom, Span, past_line
 from kimi_tui.tui.transcript.layout import rows_of
@@ -206,9 +206,9 @@ def test_a_call_tells_what_came_of_it(
     assert len(row) == 58
 
 
-def table(files: Divergence, width: int = 120, fork: int = 3) -> FileTable:
+def table(files: Divergence, width: int = 120, fork: int = 3) -> ComparedFiles:
     """Return the table for world line 2."""
-    return FileTable(files, 2, fork, width, UNICODE)
+    return ComparedFiles(files, 2, fork, width, UNICODE)
 
 
 def words(rows: list[tuple[list[Span], int]]) -> list[str]:
@@ -282,7 +282,7 @@ def test_where_there_are_no_files_a_sentence_says_so() -> None:
         "    It is unknown."
     ]
     (row,) = words(table(Divergence()).rows(frozenset()))
-    assert row.strip() == "Neither branch has changed a file since they divided."
+    assert row.strip() == "Neither branch has changed a file since they diverged."
     assert "now" not in str(table(Divergence()).head())
 
 

@@ -40,7 +40,7 @@ def test_each_file_has_its_name_and_its_lines() -> None:
         "5 files changed since #1",
         "Not everything was kept.",
         "",
-        "a<U+001B>[31m.py  changed by others  +1 −1",
+        "a<U+001B>[31m.py  changed outside kimi-tui  +1 −1",
         "    1   1",
         "    2 − 2",
         "    2 + 3",
@@ -49,7 +49,7 @@ def test_each_file_has_its_name_and_its_lines() -> None:
         "not text, or too large to show",
         "",
         ".env",
-        "its contents are not shown, because it may hold secrets",
+        "its contents are not shown, because it may contain secrets",
         "",
         "empty  new",
         "no line changes",
@@ -57,7 +57,7 @@ def test_each_file_has_its_name_and_its_lines() -> None:
         "gone  deleted  −1",
         "    1 − x",
     ]
-    assert "changed by others" not in "\n".join(rows(authors=False))
+    assert "changed outside kimi-tui" not in "\n".join(rows(authors=False))
 
 
 def test_rows_of_large_changes_are_not_made_before_they_are_drawn() -> None:

@@ -81,7 +81,7 @@ async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(hom
             (("/", "down"), "Enter run   ↑↓ choose   Tab complete   Esc close"),
             ((*"/dmail",), "Enter complete   ↑↓ choose   Esc close"),
             ((*"/rename x",), "Enter run   Ctrl+J new line   F1 help"),
-            (("ctrl+r",), "Enter accept   ↑↓ choose   Ctrl+R before   Esc back"),
+            (("ctrl+r",), "Enter accept   ↑↓ choose   Ctrl+R previous   Esc back"),
             (("ctrl+r", *"zz"), "Esc back   F1 help"),
         ):
             await one.pilot.press(*keys)
@@ -97,7 +97,7 @@ async def test_keys_of_what_is_offered_take_the_place_of_those_of_the_prompt(hom
         await one.pilot.press("/")
         await one.until(lambda: foot(one).startswith("INSERT    ↑↓ choose"))
         await one.pilot.press("escape")
-        await one.until(lambda: foot(one).startswith("INSERT Esc: commands   Enter send"))
+        await one.until(lambda: foot(one).startswith("INSERT Esc: normal mode   Enter send"))
 
 
 @pytest.mark.exhaustive

@@ -25,7 +25,7 @@ async def test_a_projects_server_from_the_question_to_its_resource(home: Path) -
     configure(home / "app" / ".mcp.json", made=entry())
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
-        await one.sees("not started before you allow it: made")
+        await one.sees("not started until you allow it: made")
         await one.say("/mcp allow made")
         await one.sees("OUTSIDE THE SANDBOX")
         screen = one.app.screen

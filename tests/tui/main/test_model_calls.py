@@ -90,7 +90,7 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         await one.sees("Trying again in")
         card = row_with(one, "Trying again in")
         assert "429: Slow down" in card
-        assert "for 10 min more" in card
+        assert "gives up in 10 min" in card
         assert "Enter now   Esc stop" in one.text()
         # The field gives way to the longer words with the next layout.
         await one.until(lambda: "again in " in row_with(one, "step 1"))
@@ -325,7 +325,7 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         server.route("GET", "/api/ps", reply({"models": [loaded]}))
         async with desk(home, server.base_url, window=None, dialect=None) as one:
             await one.sees("kimi-test has a context window")
-            await one.sees("F4 or /window makes a copy with 32,768 tokens of context at Ollama.")
+            await one.sees("F4 or /window uses a copy of the model with 32,768 tokens of context.")
             await one.sees("/tools on sends all tools.")
             await one.until(
                 lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096

@@ -138,7 +138,7 @@ EDIT = ApprovalRequest(
             ),
         ),
     ),
-    session_offer="Yes, and allow edits in this folder this session",
+    session_offer="Yes, and allow edits in this folder for this session",
 )
 PLAN = ApprovalRequest(
     "p",

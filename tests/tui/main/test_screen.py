@@ -814,7 +814,7 @@ async def test_hooks_of_a_folder_are_shown_and_run_after_a_yes(
     (home / "config.toml").write_text("[[hooks]]\nevent = 'rewind'\ncommand = 'note it'\n")
     async with ChatServer() as server, desk(home, server.base_url, work=work) as one:
         await one.ready()
-        await one.sees("This folder has a hook, which does not run before you allow it.")
+        await one.sees("This folder has a hook, which does not run until you allow it: use /hooks.")
         await one.say("/hooks")
         await one.sees("(not allowed)")
         shown = one.app.screen

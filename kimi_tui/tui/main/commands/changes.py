@@ -9,19 +9,21 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kimi_tui.foreign_text import clean
+from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.formatting import author_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kimi_tui.soul.blame import LineAuthor
     from kimi_tui.soul.changes import NamedChanges
     from kimi_tui.soul.git_changes import GitChanges
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.patches import PointRange
+    from kimi_tui.tool_cards import DiffLine
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.workspace.diff import FileDifference
 
-_RANGE = re.compile(r"#?(\d{1,9})(?:\.\.(?:#?(\d{1,9}))?)?", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*", re.ASCII)
 _MOST_NAMED = 200
 _LONGEST_COMMAND = 90_000
@@ -31,24 +33,26 @@ async def diff(main: MainParts, argument: str) -> None:
     """Show the changes since the session began, since a checkpoint, or between two."""
     soul = await main.conversation.opened()
     await soul.files_ready()
-    given = _RANGE.fullmatch(argument.strip())
-    if argument and given is None:
+    from kimi_tui.soul.patches import parse_range
+
+    try:
+        span = parse_range(argument)
+    except ValueError as error:
         main.bench.tell(
-            f'"{argument[:20]}" is not a range of checkpoints.',
+            str(error),
             advice="Use numbers from the timeline, for example /diff 5 or /diff 5..9.",
             level="warning",
         )
         return
     try:
-        if given is None:
+        if span.start is None:
             found = await soul.changes.of_session()
         else:
-            end = None if given[2] is None else int(given[2])
-            found = await soul.changes.between(int(given[1]), end)
+            found = await soul.changes.between(span.start, span.end)
     except KeyError as error:
         main.bench.tell(str(error.args[0]), level="warning")
         return
-    await _show(main, "Changes", found)
+    await _show(main, "Changes", found, span=span)
 
 
 _MOST_BLAMED = 20_000
@@ -114,13 +118,101 @@ async def blame(main: MainParts, argument: str, *, of: str = "") -> None:
     if not chosen:
         return
     world_line, point = map(int, chosen.split(":"))
+    _go_to(main, world_line, point)
+
+
+def _go_to(main: MainParts, world_line: int, point: int, words: str = "") -> None:
+    """Show a checkpoint in the chat; of one on another world line, say how."""
     if world_line:
         main.bench.tell(
-            f"Checkpoint #{point} is on world line {world_line}.",
+            words or f"Checkpoint #{point} is on world line {world_line}.",
             advice=f"/worldline {world_line} shows it.",
         )
         return
     main.bench.read_chat(point)
+    if words:
+        main.bench.tell(words)
+
+
+async def go_to_author(
+    main: MainParts, path: str, line: DiffLine, step: str = "", span: PointRange | None = None
+) -> None:
+    """Show the checkpoint that wrote a line of a diff; of a line that no step wrote, say who did.
+
+    Args:
+        path: the file, as the diff names it.
+        line: the line.
+        step: the uid of the checkpoint of the step whose diff it is; empty for a diff between checkpoints.
+        span: these checkpoints.
+    """
+    soul = await main.conversation.opened()
+    author = await _author_of(main, soul, path, line, step=step, span=span)
+    if author is None:
+        return
+    words = author_sentence(path, line, author)
+    if author.checkpoint_id < 0:
+        main.bench.tell(words)
+    else:
+        _go_to(main, author.world_line, author.checkpoint_id, words)
+
+
+async def _author_of(
+    main: MainParts,
+    soul: KimiSoul,
+    path: str,
+    line: DiffLine,
+    *,
+    step: str = "",
+    span: PointRange | None = None,
+) -> LineAuthor | None:
+    """Return who wrote a line; None if that is not known, which the user is told."""
+    from kimi_tui.soul.blame import LineOfDiff, NoBlame
+
+    await soul.files_ready()
+    await soul.flush()
+    try:
+        shown = LineOfDiff(_below(soul.session.work_dir, path), line.sign, line.number, line.text)
+        return await soul.changes.line_author(soul.session, shown, step, span)
+    except NoBlame as no:
+        main.bench.tell(str(no), level="warning")
+    except KeyError as error:
+        main.bench.tell(str(error.args[0]), level="warning")
+    return None
+
+
+async def writer_words(main: MainParts, start: int, path: str, line: DiffLine) -> str:
+    """Return a sentence that says who wrote a line of the changes since a checkpoint, or why that is not known."""
+    from kimi_tui.soul.blame import LineOfDiff, NoBlame
+    from kimi_tui.soul.patches import PointRange
+
+    soul = await main.conversation.opened()
+    await soul.flush()
+    shown = LineOfDiff(path, line.sign, line.number, line.text)
+    try:
+        author = await soul.changes.line_author(soul.session, shown, span=PointRange(start))
+    except NoBlame as no:
+        return str(no)
+    except KeyError as error:
+        return str(error.args[0])
+    return author_sentence(path, line, author)
+
+
+def author_sentence(path: str, line: DiffLine, author: LineAuthor) -> str:
+    """Return a sentence that says who wrote a line of a file."""
+    where = f"Line {line.number} of {one_line(path)}"
+    _, tool, when = author_words(author, datetime.now(UTC))
+    match author.who:
+        case "before":
+            return f"{where} is older than this session."
+        case "task":
+            return f"{where} changed while a background task ran ({when})."
+        case "other":
+            return f"Someone else wrote line {line.number} of {one_line(path)} ({when})."
+        case "agent":
+            point = f"checkpoint #{author.checkpoint_id}" if author.checkpoint_id >= 0 else "a step"
+            on = f" on world line {author.world_line}" if author.world_line else ""
+            facts = ", ".join(filter(None, (tool, when)))
+            return f"{where} was written at {point}{on} ({facts})."
 
 
 def _below(folder: Path, name: str) -> str:
@@ -174,9 +266,18 @@ async def _to_review(main: MainParts, soul: KimiSoul, argument: str) -> NamedCha
     return NamedChanges(git.changes, f"since {git.base}")
 
 
-async def _show(main: MainParts, name: str, found: NamedChanges, *, verb: str = "") -> bool:
-    """Show changes; return whether Enter was pressed for what `verb` says."""
-    from kimi_tui.tui.dialogs.diff_screen import DiffScreen, heading
+async def _show(
+    main: MainParts,
+    name: str,
+    found: NamedChanges,
+    *,
+    verb: str = "",
+    span: PointRange | None = None,
+) -> bool:
+    """Show changes; return whether Enter was pressed for what `verb` says. With the compared checkpoints in `span` a line leads
+    to the one that wrote it.
+    """
+    from kimi_tui.tui.dialogs.diff_screen import ChosenLine, DiffScreen, heading
 
     if not found.changes.files:
         main.bench.tell(
@@ -184,7 +285,11 @@ async def _show(main: MainParts, name: str, found: NamedChanges, *, verb: str = 
             advice=" ".join(filter(None, (found.changes.reason, *found.changes.remarks))),
         )
         return False
-    return await main.bench.ask(DiffScreen(name, found.what, found.changes, verb=verb)) is True
+    screen = DiffScreen(name, found.what, found.changes, verb=verb, chooses=span is not None)
+    answer = await main.bench.ask(screen)
+    if isinstance(answer, ChosenLine):
+        await go_to_author(main, answer.path, answer.line, span=span)
+    return answer is True
 
 
 async def commit(main: MainParts, argument: str) -> None:
@@ -209,7 +314,7 @@ async def commit(main: MainParts, argument: str) -> None:
     if n_files > _MOST_NAMED:
         main.bench.tell(
             f"There are more than {_MOST_NAMED} changed files.",
-            advice="Stage those of one commit with !git add, then /commit commits what is staged.",
+            advice="Stage the files of one commit with !git add, then use /commit.",
             level="warning",
         )
         return
@@ -219,7 +324,7 @@ async def commit(main: MainParts, argument: str) -> None:
         return
     message = argument.strip()
     if not message:
-        main.bench.tell("The model is writing the message of the commit.", advice="Esc stops it.")
+        main.bench.tell("The model is writing the commit message.", advice="Esc stops it.")
         try:
             message = await soul.changes.draft_message(found)
         except (LLMError, SoulError, SoulBusy) as error:
@@ -234,9 +339,9 @@ async def commit(main: MainParts, argument: str) -> None:
             TextQuestion(
                 title="Commit",
                 question="Commit with this message?",
-                consequence=f"{files} changed; git commits {staged}, signed as your git is set up.",
+                consequence=f"{files} changed; git commits {staged}, and signs the commit if your git is set up to sign.",
                 text=message,
-                placeholder="The message of the commit",
+                placeholder="Commit message",
                 verb="commit",
             )
         )

@@ -152,7 +152,7 @@ def _servers(servers: McpServers) -> Sequence[ListedItem]:
         facts = _STATES[row.state]
         if row.tools:
             tokens = sum(one.tokens for one in on)
-            what = "when looked up" if servers.is_lazy else "in every request"
+            what = "when the agent looks them up" if servers.is_lazy else "in every request"
             facts = f"{facts} · {counted(len(on), 'tool')}, {tokens:,} tokens {what}"
         items.append(
             ListedItem(
@@ -316,7 +316,7 @@ async def _login(main: MainParts, servers: McpServers, name: str) -> None:
         question = TextQuestion(
             f"Log in at {name}",
             "Open this address in a browser and log in there.",
-            "If the browser is on another machine, paste the address of the page at which it ends.",
+            "If the browser is on another machine, paste the address of the last page of the login here, even if that page does not load.",
             placeholder="http://127.0.0.1:…/callback?code=…",
             quote=addresses[-1],
             verb="log in",
@@ -348,14 +348,14 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         return
     if row.state not in ("asks", "off") and not row.is_withheld:
         main.bench.tell(
-            f"The MCP server {name} is allowed. /permissions does not list servers; /mcp off {name} stops it."
+            f"The MCP server {name} is allowed in this folder. /mcp off {name} stops it, and it is not started again until you switch it on."
         )
         return
     if network is None or row.config.network is not None:
         network = bool(row.config.network)
-    intro = "This folder brings an MCP server: a program whose tools the agent may use. Yes allows exactly this text and its tools:"
+    intro = "This folder has an MCP server: a program whose tools the agent may use. Yes allows it as it is below, with the tools that it has now; if either changes, you are asked again:"
     if row.config.url:
-        intro = "This folder brings an MCP server at an address, whose tools the agent may use. Yes allows exactly this text and its tools:"
+        intro = "This folder has an MCP server at an address, whose tools the agent may use. Yes allows it as it is below, with the tools that it has now; if either changes, you are asked again:"
     question = CustomCommandScreen(
         "mcp",
         short(row.config.path),

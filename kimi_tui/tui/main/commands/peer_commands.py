@@ -22,10 +22,10 @@ _UPDATE = "Update kimi-tui as you installed it, for example with pip or uv; CHAN
 _HEADER = "Model and mode are in the header; /usage shows the tokens, /permissions what is allowed."
 _TERMINAL = "Nothing needs to be set up; kimi-tui doctor says which key combinations and image protocols your terminal supports."
 _KEYS = "API keys are in config.toml under [providers]; delete api_key there to log out. /model changes the model."
-_KEY_BINDINGS = "/settings lists every key binding and changes it."
+_KEY_BINDINGS = "You can see and change every key binding in /settings."
 _NO_STYLES = "kimi-tui has no output styles. Say in AGENTS.md how the agent should answer."
 _NO_PLUGINS = "kimi-tui has no plugins. Commands are Markdown files in .kimi-tui/commands."
-_PRIVACY = "kimi-tui sends data to the server of your model and nowhere else."
+_PRIVACY = "kimi-tui sends no telemetry. Data goes to your model's server, and to the web pages, search service and MCP servers that the agent uses."
 _TODO = "kimi-tui has no to-do command. The agent keeps its own to-do list in the chat; the timeline (Ctrl+T) shows what was done."
 
 ELSEWHERE: Mapping[str, str] = {

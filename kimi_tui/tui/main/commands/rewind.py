@@ -7,10 +7,12 @@ undone.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import run_detached
 from kimi_tui.tui.formatting import line_words
+from kimi_tui.tui.main.commands.changes import writer_words
 from kimi_tui.tui.main.commands.session import WAY_BACK, files_said, fork_at, tell_no_checkpoint
 from kimi_tui.tui.prompt.command import line_and_number, number
 from kimi_tui.tui.screens import app_of
@@ -221,6 +223,7 @@ async def choose(
             pending=pending,
             write=main.keystrokes.write_to_prompt,
             typed_at=main.keystrokes.written_at,
+            who=partial(writer_words, main, target.id) if _is_on_current(target) else None,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
         with main.viewer.showing_prospect(prospect):
@@ -230,6 +233,10 @@ async def choose(
         if answer.action != WHOLE.name:
             return target, answer
         target, pending = Target(END, target.world_line), None
+
+
+def _is_on_current(target: Target) -> bool:
+    return not target.world_line and target.id >= 0
 
 
 def _has_files(preview: RewindPreview) -> bool:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.commands import MainParts
 
 _FOLDER_WORDS = {
-    "not allowed": "They do not run before you allow them.",
-    "changed": "They, or scripts that they run, have changed since you allowed them: they do not run, and calls of tools "
+    "not allowed": "The hooks of this folder do not run until you allow them.",
+    "changed": "The hooks of this folder, or scripts that they run, have changed since you allowed them: they do not run, and calls of tools "
     "that they guard are refused.",
-    "allowed": "You allowed them as they are now.",
+    "allowed": "You allowed the hooks of this folder as they are now.",
 }
 
 
@@ -217,8 +217,8 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
         "hooks",
         str(hooks[0].path.parent),
         "\n\n".join(texts),
-        intro="This folder brings hooks: programs that run at events of a session, in the sandbox. "
-        "Yes allows exactly this text, and the scripts in the folder that it names:",
+        intro="This folder has hooks: programs that run at events of a session, in the sandbox. "
+        "Yes allows exactly these hooks and the scripts that they name; if one changes, you are asked again:",
         yes="y let them run",
     )
     if not await main.bench.ask(question):
@@ -303,7 +303,7 @@ async def add_dir(main: MainParts, argument: str) -> None:
     main.bench.tell(
         f"The agent may use {soul.added.shown(path)} until kimi-tui ends: it reads there without asking, "
         "and edits and runs commands as the mode allows.",
-        advice="No snapshot has its files: a rewind does not restore them.",
+        advice="A rewind does not restore the files of this folder.",
     )
 
 
@@ -329,9 +329,9 @@ async def _folder_items(soul: KimiSoul) -> Sequence[ListedItem]:
 
 _SKILL_WORDS: dict[SkillState, str] = {
     "told": "The agent knows its name and description, and loads the text when it needs it.",
-    "not allowed": "It comes with this folder. The agent does not know it before you allow it.",
+    "not allowed": "It comes with this folder. The agent cannot use it until you allow it.",
     "not described": "It has no description, so the agent does not know when to use it. You can use it as a command.",
-    "for you": "It is a command for you alone, as its file says.",
+    "for you": "Only you can use it, as a command: its file says that the agent may not.",
 }
 
 
@@ -399,18 +399,18 @@ async def _allow_skills(
 
     new = [one.command for one in found if one.state == "not allowed"]
     if not new:
-        main.bench.tell("This folder has no skills that wait for your yes.")
+        main.bench.tell("This folder has no skills that need your approval.")
         return
     texts = [f"{one.name} ({one.path}): {one.description}\n\n{one.text}" for one in new]
     question = CustomCommandScreen(
         "skills",
         main.bench.transcript.work_dir,
         "\n\n\n".join(texts),
-        intro="This folder brings skills: instructions that the agent may follow. Yes allows exactly this text:",
+        intro="This folder has skills: instructions that the agent may follow. Yes allows exactly this text; if it changes, you are asked again:",
         yes="y let the agent use them",
     )
     if not await main.bench.ask(question):
-        main.bench.tell("The agent is not told of the skills of this folder.")
+        main.bench.tell("The agent cannot use the skills of this folder.")
         return
     await asyncio.to_thread(skills.allow, new)
     await soul.reload_skills()

@@ -498,7 +498,7 @@ COMMANDS = CommandTable(
     Command(
         "export",
         "Export the conversation",
-        "Write the conversation to a new file in this folder: Markdown, html or cast.",
+        "Write the conversation to a new file in this folder: Markdown, a web page (html) or a terminal recording (cast).",
         session.export,
         argument="[html | cast | FILE]",
         values=_one_of("html", "cast"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import ChatServer, call, say
-from support.screens import desk
+from support.screens import Desk, desk
 
 
 async def test_lines_lead_to_the_checkpoint_that_wrote_them(
@@ -45,3 +45,40 @@ async def test_lines_lead_to_the_checkpoint_that_wrote_them(
         await one.sees("TWO")
         assert one.screen.is_current
         await one.until(lambda: one.screen.transcript.has_focus)
+        await lines_of_a_diff_lead_to_their_writers(one)
+
+
+async def lines_of_a_diff_lead_to_their_writers(one: Desk) -> None:
+    chat = one.screen.transcript
+
+    def row(sign: str) -> int:
+        rows = (y for y in range(chat.size.height) if chat.hit(9, y).startswith("line:"))
+        return next(
+            y for y in rows if chat.flow and f" {sign} " in chat.flow.line(chat.top + y)[2].text
+        )
+
+    await one.pilot.click(chat, offset=(9, row("+")))
+    await one.sees("Line 2 of a.py was written at checkpoint #3 (StrReplaceFile, now).")
+    await one.pilot.click(chat, offset=(9, row("−")))
+    await one.sees("Someone else wrote line 2 of a.py (now).")
+    chat.scroll_to_end()
+    await one.pilot.press("v", "G", "a")
+    await one.sees("The cursor is not on a line of a diff.")
+    for _ in range(20):
+        await one.pilot.press("up", "a")
+        if not chat.is_copying:
+            break
+    await one.sees("Line 2 of a.py was written at checkpoint #3")
+    one.screen.prompt.area.focus()
+    await one.say("/diff")
+    await one.sees("j, k line")
+    await one.pilot.press("j", "j", "k", "j", "j", "enter")
+    await one.sees("Line 2 of a.py was written at checkpoint #3")
+    one.screen.prompt.area.focus()
+    await one.say("/rewind 3")
+    await one.sees("Rewind")
+    await one.pilot.press("tab", "enter", "right", "right")
+    await one.sees("Someone else wrote line 2 of a.py")
+    await one.pilot.press("right")
+    await one.sees("Line 2 of a.py was written at checkpoint #3")
+    await one.pilot.press("escape", "escape")

@@ -25,7 +25,7 @@ async def test_skills_are_listed_allowed_and_used(
             say("Painted."), call("Skill", {"name": "deploy", "arguments": "it"}), say("Deployed.")
         )
         await one.ready()
-        await one.sees("This folder brings a skill that the agent is not told of.")
+        await one.sees("This folder has a skill that the agent cannot use until you allow it.")
         await one.until(lambda: "paint" in one.screen.commands)
         await one.say("/skills")
         await one.sees("How to paint.")

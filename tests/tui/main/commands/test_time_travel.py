@@ -437,7 +437,7 @@ async def test_a_jump_by_command(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
         one.screen.prompt.area.put("")
         await one.say("/jump 1:2")
-        await one.confirm("y", "The conversation is already at this point.")
+        await one.confirm("y", "The conversation is already at this checkpoint.")
         copied = "**You:** Tell me of apples\n\n**Agent:** The apple is red.\n"
         await one.until(lambda: one.app.screen is one.screen and one.app.clipboard == copied)
         await one.say("/jump 1:x")
@@ -464,7 +464,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
             "in common: #0 to #1",
             "The pear is green.",
             "The plum is blue.",
-            "Neither branch has changed a file since they divided.",
+            "Neither branch has changed a file since they diverged.",
         ):
             await one.sees(said)
         # From the other side's second message: jump to before it.
