@@ -63,8 +63,14 @@ _MOST_BLAMED = 20_000
 """The most lines that the list shows; of a longer file a part can be named."""
 
 
-async def blame(main: MainParts, argument: str) -> None:
-    """Show the lines of a file with who wrote them; the chosen one leads to its checkpoint."""
+async def blame(main: MainParts, argument: str, *, of: str = "") -> None:
+    """Show the lines of a file with who wrote them; the chosen one leads to its checkpoint.
+
+    Args:
+        main: the main screen.
+        argument: the file, with the lines to show.
+        of: the uid of a checkpoint; if lines of its step are left, only those from the first to the last of them are shown.
+    """
     from kimi_tui.soul.blame import NoBlame, file_and_lines
     from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
     from kimi_tui.tui.pick_list import Entry
@@ -90,6 +96,9 @@ async def blame(main: MainParts, argument: str) -> None:
     except NoBlame as no:
         main.bench.tell(str(no), level="warning")
         return
+    own = [number for number, line in enumerate(lines, 1) if of and line.author.uid == of]
+    if own:
+        first, last = own[0], own[-1]
     shown = list(enumerate(lines, 1))[max(0, first - 1) : last or None]
     if not shown:
         main.bench.tell(f'"{path}" has no such lines.', level="warning")
