@@ -256,7 +256,8 @@ class Attachments:
     async def _of_server(self, mention: Mention) -> TextPart | None:
         """Return a resource of an MCP server; None if the mention names none."""
         server, colon, address = mention.path.partition(":")
-        if self.resource is None or not colon or not address:
+        # The end of an address may look like a line range, and no lines of a resource can be asked for.
+        if self.resource is None or not colon or not address or mention.first:
             return None
         try:
             found = await self.resource(server, address)

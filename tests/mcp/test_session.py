@@ -85,6 +85,7 @@ def test_without_the_package_the_line_that_installs_it_is_said(
     assert "pip install 'mcp>=2.3,<3'" in line
 
 
+@pytest.mark.exhaustive
 def test_without_servers_nothing_of_them_is_loaded(tmp_path: Path) -> None:
     said = subprocess.run(
         [
@@ -110,6 +111,7 @@ def test_without_servers_nothing_of_them_is_loaded(tmp_path: Path) -> None:
     assert (said.stdout, said.stderr) == ("[]\n", "")
 
 
+@pytest.mark.exhaustive
 def test_the_rest_of_a_long_result_is_read_without_a_question(scripts: Scripts) -> None:
     text = "\n".join(f"row {n}" for n in range(20_000))
     configure(scripts.home / "mcp.json", made=entry())

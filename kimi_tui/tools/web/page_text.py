@@ -2,7 +2,8 @@
 
 It runs as a program of its own (`python -m kimi_tui.tools.web.page_text`), which `page_reader` starts for each page: parsers
 written in C read what anybody may have written, and take as long as that makes them. The limits of memory and time that it
-sets for itself end it where they do not suffice. It imports its parsers then, and nothing of ours.
+sets for itself end it where they do not suffice. On Linux it confines itself before it reads anything (`sandbox/confine.py`): what
+takes over a parser can read the interpreter's files, and nothing else. It imports its parsers, and nothing else of ours.
 
 On standard input is one line of JSON (`kind`, `charset`, `base`), then the page; on standard output one line of JSON
 (`title`, `note`), then the text.
@@ -22,6 +23,7 @@ import sys
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser as StandardParser
+from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -35,6 +37,8 @@ CPU_S = 20
 PDF_S = 15.0
 """Seconds after which no further page of a PDF is read."""
 MAX_PAGES = 500
+_PARSERS = {"html": ("lxml.html", "markdownify"), "pdf": ("pypdf",)}
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 _TITLE_CHARS = 300
 _LEAST_CHARS = 200
 _DEEP = 100
@@ -527,10 +531,22 @@ def limit_this_process() -> None:
             resource.setrlimit(kind, (most, most))
 
 
+def confine_this_process() -> None:
+    """Take from this process what reading a page does not need: files, sockets, other programs."""
+    if sys.platform == "linux":
+        from kimi_tui.tools.sandbox.confine import confine_reader
+
+        confine_reader((sys.prefix, sys.base_prefix, *_LIBRARIES))
+
+
 def main() -> int:
     """Read one page from standard input and write its text to standard output."""
     limit_this_process()
     head = json.loads(sys.stdin.buffer.readline())
+    # An installer may have linked the parsers to a cache, which is closed from then on.
+    for name in _PARSERS.get(head["kind"], ()):
+        import_module(name)
+    confine_this_process()
     data = sys.stdin.buffer.read()
     title, text, note = read(head["kind"], head["charset"], head["base"], data)
     out = sys.stdout.buffer

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -47,6 +47,8 @@ Offered = Literal[
 """
 MOST_OFFERED = 50
 _TYPED_PATH = re.compile(r'(?:^|(?<=[\s(\[{]))@(?:"([^"]*)|([^\s"#]*))$')
+_LONGEST_RESOURCE = 300
+_NAME_CHARS = 30
 _LONGEST_LINE = 1000
 """The largest number of characters of the line before the cursor that are searched for an `@`, as a pasted line may be huge."""
 LISTED_S = 0.3
@@ -183,6 +185,7 @@ class PromptCompletion:
         files: the files of the work folder.
 
     Attributes:
+        resources: returns what an MCP server offers to be attached: `SERVER:ADDRESS`, and a name.
         menu: the menu widget, created with the first offer; None before.
         files: as above.
         followed: the state of the field for which the menu was updated last; None before.
@@ -199,6 +202,7 @@ class PromptCompletion:
         self._keys = keys
         self._values = values
         self.files = files
+        self.resources: Callable[[], Iterable[tuple[str, str]]] = tuple
         self.menu: CommandMenu | None = None
         self._finds = False
         """Whether the search of the history found any message."""
@@ -301,12 +305,36 @@ class PromptCompletion:
             # Changes of the files by others become visible with the next path that is typed.
             self._mention_at = mentioned[0]
             self.files.mark_stale()
-        return [
+        query = mentioned[1]
+        files = [
             MenuOffer(
                 mention(path) + ("" if path.endswith("/") else " "), shown_name(path), is_path=True
             )
-            for path in self.files.matching(mentioned[1], MOST_OFFERED)
+            for path in self.files.matching(query, MOST_OFFERED)
         ]
+        first, rest = self._matching_resources(query)
+        if not query:
+            first, rest = [], first
+        return [*first, *files[: MOST_OFFERED - len(first) - len(rest)], *rest]
+
+    def _matching_resources(self, query: str) -> tuple[list[MenuOffer], list[MenuOffer]]:
+        """Return the resources of MCP servers that begin with a typed text, and others that contain it."""
+        from kimi_tui.tui.prompt.menu import MenuOffer
+
+        typed, begun, others = query.lower(), list[MenuOffer](), list[MenuOffer]()
+        for written, name in self.resources():
+            # A server chooses the address: what cannot be read, or would end the line, is not put into the prompt.
+            if len(written) > _LONGEST_RESOURCE or not written.isprintable():
+                continue
+            offer = MenuOffer(
+                f"{mention(written)} ", shown_name(written), shown_name(name)[:_NAME_CHARS], True
+            )
+            if written.lower().startswith(typed):
+                begun.append(offer)
+            elif typed in written.lower() or typed in name.lower():
+                others.append(offer)
+        most = MOST_OFFERED // 2
+        return begun[:most], others[: most - min(len(begun), most)]
 
     def choose(self, step: int) -> bool:
         """Move the choice by a number of rows; return False if nothing is offered."""

@@ -224,7 +224,7 @@ async def test_an_image_is_shown_to_a_model_that_sees(web_bench: Bench) -> None:
         web_bench.sees = True
         outcome = await fetch(web_bench, web.url("/shot.png?x"))
         assert [(one.width, one.name) for one in outcome.images] == [(30, "shot.png")]
-        assert "not instructions" in outcome.message
+        assert "not as instructions" in outcome.message
         web.pages["/bad.png"] = answer(out.getvalue()[:60], "image/png")
         assert (await fetch(web_bench, web.url("/bad.png"))).is_error
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import each
+from support.covered import has_landlock
 
 from kimi_tui.tools.web import page_text
 from kimi_tui.tools.web.page_text import MAX_CHARS, decoded, pdf_text, read
@@ -283,3 +287,39 @@ def test_a_long_pdf_is_read_until_its_time_is_over(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(page_text, "PDF_S", 20.0)
     monkeypatch.setattr(page_text, "MAX_PAGES", 2)
     assert pdf_text(pdf([shown("x")] * 3))[2] == "A PDF of 3 pages, of which 2 were read."
+
+
+TRIES = """
+import os, socket, sys
+from kimi_tui.tools.web import page_text
+page_text.confine_this_process()
+tries = [
+    lambda: open("/etc/passwd").read(),
+    lambda: os.listdir(sys.argv[1]),
+    lambda: open("/proc/self/environ").read(),
+    lambda: open(os.path.join(sys.argv[1], "new"), "w"),
+    lambda: os.unlink(os.path.join(sys.argv[1], "old")),
+    lambda: socket.socket(),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    lambda: socket.socket(socket.AF_UNIX),
+    lambda: os.fork() or os._exit(0),
+    lambda: os.execv("/bin/true", ["true"]),
+    lambda: os.kill(os.getppid(), 0),
+]
+for place, one in enumerate(tries):
+    try:
+        one()
+    except OSError:
+        continue
+    print(place)
+"""
+
+
+@pytest.mark.skipif(not has_landlock(), reason="the kernel has no Landlock")
+def test_what_takes_over_a_parser_reaches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("")
+    said = subprocess.run(
+        [sys.executable, "-c", TRIES, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (said.stdout, said.stderr) == ("", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]

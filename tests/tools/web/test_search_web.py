@@ -198,7 +198,7 @@ async def test_each_service_is_asked_in_its_own_way(bench: Bench, provider: str)
         ),
         (answer("<html>"), "did not answer with JSON"),
         (answer("[" * 100_000), "did not answer with JSON"),
-        (answer("x" * 3_000_000), "more data than search results"),
+        (answer("x" * 3_000_000), "more data than kimi-tui accepts"),
         (answer("no", status=401), "does not accept the API key"),
         (answer("no", status=403), "settings.yml must list json"),
         (answer("no", status=429), "Too many searches"),

@@ -315,6 +315,7 @@ async def test_a_question_leaves_the_keys_to_who_reads(home: Path) -> None:
         await one.sees("Done.")
 
 
+@pytest.mark.exhaustive
 async def test_search_and_paging_during_an_approval(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("\n\n".join(f"Paragraph {n}." for n in range(80))))
@@ -541,7 +542,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         await one.sees("There are no extra permissions.")
         await one.pilot.press("escape")
         await one.say("a")
-        await one.sees("allow edits in this folder this session")
+        await one.sees("allow edits in this folder for this session")
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.until(lambda: panel.accepts_keys)

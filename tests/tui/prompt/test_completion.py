@@ -195,3 +195,29 @@ async def test_files_are_those_of_the_folder_of_the_session(home: Path) -> None:
         await one.pilot.press("@")
         await one.until(lambda: offered(one) != "")
         assert offered(one) == "@own.py "
+
+
+async def test_resources_of_servers_are_offered_beside_files(home: Path) -> None:
+    known = [
+        ("notes:note://one", "first"),
+        ("notes:note://a b", "blank"),
+        ("notes:note://x\ny", "line"),
+        ("notes:note://\u202e", "hidden"),
+        ("notes:" + "x" * 999, "long"),
+    ]
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        (Path(one.screen.transcript.work_dir) / "notes.md").write_text("")
+        one.screen.completion.resources = lambda: known
+        await one.pilot.press(*"see @")
+        await one.until(lambda: offered(one) == "@notes.md ")
+        await one.pilot.press(*"no")
+        await one.until(lambda: offered(one) == "@notes:note://one ")
+        offers = one.screen.completion.offers(one.screen.prompt.area.written) or ()
+        assert [offer.text for offer in offers] == [
+            "@notes:note://one ",
+            '@"notes:note://a b" ',
+            "@notes.md ",
+        ]
+        await one.pilot.press(*"tes:note", "down", "tab")
+        assert one.screen.prompt.area.text == 'see @"notes:note://a b" '

@@ -74,9 +74,12 @@ async def mcp(main: MainParts, argument: str) -> None:
 
 
 async def learn(main: MainParts) -> None:
-    """Add the prompts of the servers to the commands, once the servers are there."""
+    """Add the prompts of the servers to the commands, once the servers are there; their resources are offered behind an `@`."""
     soul = await main.conversation.opened(quietly=True)
-    if soul.servers is not None:
+    if (servers := soul.servers) is not None:
+        main.bench.completion.resources = lambda: [
+            (f"{one.server}:{one.uri}", one.name) for one in servers.resources
+        ]
         await soul.servers.started()
         await learn_prompts(main, soul)
 

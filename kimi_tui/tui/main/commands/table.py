@@ -498,7 +498,7 @@ COMMANDS = CommandTable(
     Command(
         "export",
         "Export the conversation",
-        "Write the conversation to a new file in this folder: Markdown, a web page (html) or a terminal recording (cast).",
+        "Write the conversation to a file: Markdown, a web page, or a recording (cast).",
         session.export,
         argument="[html | cast | FILE]",
         values=_one_of("html", "cast"),
