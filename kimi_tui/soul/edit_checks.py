@@ -38,7 +38,7 @@ FILE = "{file}"
 
 
 class _CheckFound(NamedTuple):
-    """What one check found. `text` is for the model, `brief` for the card; `edit` is its own change."""
+    """The result of one check. `text` is for the model, `brief` for the card; `edit` is its own change."""
 
     text: str = ""
     brief: str = ""

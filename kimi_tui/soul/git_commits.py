@@ -91,7 +91,7 @@ class PlannedCommit:
 
 @dataclass(slots=True)
 class CommitPlan:
-    """What would be committed.
+    """The content of a commit that is not made yet.
 
     Attributes:
         git: how git is run in the repository.
