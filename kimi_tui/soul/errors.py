@@ -39,7 +39,7 @@ class MaxStepsReached(SoulError):
     def __init__(self, n_steps: int) -> None:
         self.n_steps = n_steps
         super().__init__(
-            f"The agent took {n_steps:,} steps in one turn, which is the limit, and was stopped.",
+            f"The agent took {n_steps:,} step{'' if n_steps == 1 else 's'} in one turn, which is the limit, and was stopped.",
             advice="Press Enter in the empty prompt to let it continue.",
         )
 

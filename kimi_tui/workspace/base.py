@@ -418,14 +418,16 @@ def write_files(
         BlobDamaged: contents are missing.
         OSError: the disk refused.
     """
-    wanted = sorted(path for path, entry in files.items() if entry.is_known)
+    # The rows of a table are unpacked once, as that takes as long as a system call.
+    wanted = sorted(
+        ((path, entry) for path, entry in files.items() if entry.is_known), key=lambda one: one[0]
+    )
     with _walked(top) as folder_of:
-        for place, path in enumerate(wanted):
+        for place, (path, entry) in enumerate(wanted):
             if place % _TOLD_EVERY == 0:
                 told(Progress(place, len(wanted)))
             if cancelled():
                 raise NoBase("It was stopped.")
-            entry = files[path]
             above, _, name = path.rpartition("/")
             if entry.kind == "folder":
                 folder_of(path)
@@ -496,9 +498,10 @@ def _rmdir(path: str, top: int) -> None:
 
 def _is_as_left(folder: Path, files: Manifest, left_ns: int) -> bool:
     """Return whether a folder has exactly these files, and none was touched since a time."""
-    n_left = sum(1 for entry in files.values() if entry.kept)
+    known = dict(files.items())
+    n_left = sum(1 for entry in known.values() if entry.kept)
     for path, status in _below(str(folder)):
-        entry = files.get(path)
+        entry = known.get(path)
         kind = "link" if stat.S_ISLNK(status.st_mode) else "file"
         if entry is None or entry.kind != kind or status.st_size != entry.size:
             return False

@@ -109,6 +109,7 @@ def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
     assert "no checkpoint #99" in place.run("bisect", "--good", "99", "--", CHECK).complaint
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [

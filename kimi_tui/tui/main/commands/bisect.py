@@ -42,7 +42,7 @@ async def bisect(main: MainParts, argument: str) -> None:
     from kimi_tui.soul.bisect import NoBisect
     from kimi_tui.soul.errors import SoulBusy
 
-    shown = _Shown(main)
+    shown = _SearchNotice(main)
     try:
         found = await soul.past.bisect(options, began=shown.began, told=shown.told, asks=shown.asks)
         if found is None:
@@ -80,7 +80,7 @@ def _parsed(argument: str) -> SearchOptions | _Wrong:
     return SearchOptions(rest, numbers.get("good"), numbers.get("bad"), times, network)
 
 
-class _Shown:
+class _SearchNotice:
     """Shows a search while it goes on: a notice, and marks on the timeline."""
 
     def __init__(self, main: MainParts) -> None:
@@ -152,7 +152,11 @@ class _Shown:
 
 
 async def _end(
-    main: MainParts, soul: KimiSoul, options: SearchOptions, found: FoundChange, shown: _Shown
+    main: MainParts,
+    soul: KimiSoul,
+    options: SearchOptions,
+    found: FoundChange,
+    shown: _SearchNotice,
 ) -> None:
     from kimi_tui.tui.dialogs.diff_screen import DiffScreen
 
