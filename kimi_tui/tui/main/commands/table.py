@@ -420,7 +420,7 @@ COMMANDS = CommandTable(
     ),
     Command(
         "bisect",
-        "Find the step that broke it",
+        "Find what broke it",
         "Find the step after which COMMAND fails; it runs over past files, and nothing is changed.",
         bisect.bisect,
         argument="COMMAND",
