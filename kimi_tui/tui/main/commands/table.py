@@ -421,7 +421,7 @@ COMMANDS = CommandTable(
     Command(
         "bisect",
         "Find what broke it",
-        "Find the step after which COMMAND fails; it runs over past files, and nothing is changed.",
+        "Find the step after which COMMAND fails, by running it over past files.",
         bisect.bisect,
         argument="COMMAND",
         needs="travel",
