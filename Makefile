@@ -13,7 +13,7 @@ TYPES ?=
 MUTANTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-all models lint format types imports tests snapshots mutants bench journeys dist clean venv-run venv-dev
+.PHONY: help run test test-fast test-all models lint format types imports tests snapshots mutants bench bench-billed journeys dist clean venv-run venv-dev
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -72,6 +72,9 @@ bench: venv-dev ## measure all that has a goal, half an hour
 
 journeys: venv-dev ## count the files and functions that one thing passes through
 	$(BIN)/python -m bench.journeys
+
+bench-billed: venv-dev ## what a task is billed under five ways to keep the context small; no model, no network
+	$(BIN)/python -m bench.billed
 
 dist: venv-dev ## build wheel and sdist into dist/, and try the wheel in an empty environment
 	@$(BIN)/python scripts/check_dist.py

@@ -99,17 +99,17 @@ def page() -> str:
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line number and the text of each literal that reads as words."""
-    unseen = set(_unseen(tree))
-    for node in ast.walk(tree):
-        if id(node) in unseen:
-            continue
+    """Yield the line number and the text of each literal that reads as words, in no order."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
         if isinstance(node, ast.JoinedStr):
             text = "".join(_part(value) for value in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
         else:
-            continue
+            text = ""
+        left += _seen(node)
         if _WORDS.search(text) and not _MARKUP.search(text):
             yield node.lineno, text
 
@@ -121,22 +121,19 @@ def _part(value: ast.expr) -> str:
     return "{" + ast.unparse(value.value) + "}"
 
 
-def _unseen(tree: ast.Module) -> Iterator[int]:
-    """Yield the identities of the nodes that are not listed: texts nobody meets, and the pieces of f-strings."""
-    for node in ast.walk(tree):
-        below: list[ast.AST] = []
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            yield id(node.value)
-        elif isinstance(node, ast.JoinedStr):
-            below = [value for value in node.values if isinstance(value, ast.Constant)]
-        elif isinstance(node, ast.Call) and _is_unseen(node.func):
-            below = [node]
-        elif isinstance(node, (ast.AnnAssign, ast.arg)) and node.annotation is not None:
-            below = [node.annotation]
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
-            below = [node.returns]
-        for top in below:
-            yield from map(id, ast.walk(top))
+def _seen(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes right below one that are listed: without texts nobody meets, and without the pieces of f-strings."""
+    if isinstance(node, ast.Call) and _is_unseen(node.func):
+        return
+    for name in node._fields:
+        if name in {"annotation", "returns", "ctx"}:
+            continue
+        value = getattr(node, name, None)
+        for below in value if isinstance(value, list) else [value]:
+            is_docstring = isinstance(node, ast.Expr) and isinstance(below, ast.Constant)
+            is_piece = isinstance(node, ast.JoinedStr) and isinstance(below, ast.Constant)
+            if isinstance(below, ast.AST) and not is_docstring and not is_piece:
+                yield below
 
 
 def _is_unseen(called: ast.expr) -> bool:

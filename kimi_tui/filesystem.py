@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import stat
@@ -738,3 +739,48 @@ def discard(name: str, folder: int) -> None:
     """Remove a name of an open folder, if it exists and can be removed."""
     with contextlib.suppress(OSError):
         os.unlink(name, dir_fd=folder)
+
+
+# -- removing folders --------------------------------------------------------------------------------
+
+_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove_tree(top: str | Path) -> None:
+    """Remove a folder that commands filled: it may have any depth, unreadable folders, and links to anywhere.
+
+    Each folder in it is moved to the top before it is listed, so paths and chains of descriptors stay short.
+
+    Raises:
+        OSError: not everything could be removed.
+    """
+    os.chmod(top, 0o700)
+    held = os.open(top, _OPENED)
+    try:
+        moved = (f".{os.urandom(8).hex()}.{number}" for number in itertools.count())
+        while names := os.listdir(held):
+            for name in names:
+                folder = _opened_up(name, held)
+                if folder < 0:
+                    continue
+                try:
+                    for inner in os.listdir(folder):
+                        deeper = _opened_up(inner, folder)
+                        if deeper >= 0:
+                            os.close(deeper)
+                            os.rename(inner, next(moved), src_dir_fd=folder, dst_dir_fd=held)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=held)
+    finally:
+        os.close(held)
+    os.rmdir(top)
+
+
+def _opened_up(name: str, folder: int) -> int:
+    """Open a folder in another one, changing its mode if necessary, and return the descriptor; remove anything else, and return -1."""
+    if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=folder)
+        return -1
+    os.chmod(name, 0o700, dir_fd=folder)
+    return os.open(name, _OPENED, dir_fd=folder)

@@ -287,6 +287,7 @@ def test_no_error_line_hands_an_argument_to_the_terminal(
     assert not [char for char in err if (char < " " and char != "\n") or "\x7f" <= char <= "\x9f"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_end_in_one_line(closed: str, tmp_path: Path) -> None:
     ended = subprocess.run(

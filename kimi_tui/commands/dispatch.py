@@ -16,6 +16,9 @@ COMMANDS = {
     "worldlines": "list the world lines (branches) of a session",
     "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
     "blame": "show which checkpoint wrote each line of a file",
+    "bisect": "find the step after which a command fails",
+    "run-at": "run a command over the files as they were at a checkpoint",
+    "worktree": "write the files as they were at a checkpoint into a folder",
     "diff": "print what changed between two checkpoints as a patch",
     "to-git": "make git commits on a new branch from the steps of a session",
     "rewind": "rewind a session to a checkpoint",
@@ -83,6 +86,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import blame
 
             return blame.run(arguments)
+        case "bisect" | "run-at" | "worktree":
+            from kimi_tui.commands import bisect
+
+            return bisect.run(name, arguments)
         case "diff":
             from kimi_tui.commands import diff
 

@@ -138,7 +138,7 @@ def _findings(
         if not any(one.state == "bad" for one in network):
             yield _model(launch, offline=offline)
     yield from _folders(work)
-    yield _sandbox(config, environ)
+    yield from _sandbox(config, environ)
     yield from _programs(environ, work)
 
 
@@ -467,19 +467,41 @@ def _locks(data: Path) -> CheckResult:
     return CheckResult("locks", "ok", f"{counted(len(folders), 'session')}, {held} of them open")
 
 
-def _sandbox(config: Config, environ: Mapping[str, str]) -> CheckResult:
+def _sandbox(config: Config, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
     from kimi_tui.tools.sandbox.sandbox import find_sandbox
 
+    backend = ""
     try:
         sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ, Path.cwd())
     except NoSandbox as no:
         advice = (
             "Each command of the agent needs your permission, and searches run without a sandbox."
         )
-        return CheckResult("sandbox", "warn", f"not available: {no}", advice)
-    gaps = "; ".join(sandbox.gaps)
-    return CheckResult("sandbox", "warn" if gaps else "ok", f"works ({sandbox.backend})", gaps)
+        yield CheckResult("sandbox", "warn", f"not available: {no}", advice)
+    else:
+        backend, gaps = sandbox.backend, "; ".join(sandbox.gaps)
+        yield CheckResult("sandbox", "warn" if gaps else "ok", f"works ({backend})", gaps)
+    yield _past_files(backend, environ)
+
+
+def _past_files(backend: str, environ: Mapping[str, str]) -> CheckResult:
+    """Check how commands see the files of an earlier checkpoint (bisect and run-at)."""
+    from kimi_tui.tools.sandbox.view import tier_of
+
+    match tier_of(backend, environ):
+        case "overlay":
+            return CheckResult("past files", "ok", "shown at the work folder's path (overlay)")
+        case "copy":
+            seen = "copied for each run and shown at the work folder's path"
+            return CheckResult("past files", "ok", f"{seen}; ignored folders are read-only")
+        case "elsewhere":
+            return CheckResult(
+                "past files",
+                "warn",
+                "copied to another path for each run",
+                "Commands that need the path of the work folder may fail there in bisect and run-at.",
+            )
 
 
 def _programs(environ: Mapping[str, str], work: Path) -> Iterator[CheckResult]:

@@ -188,6 +188,22 @@ def statistics_facts(figures: Statistics) -> dict[str, Any]:
         "output_tokens": figures.output_tokens,
         "dmails": figures.dmails,
         "dmail_tokens_saved": figures.dmail_tokens_saved,
+        "dmail_rules": [
+            {
+                "name": one.name,
+                "fired": one.fired,
+                "drafted": one.drafted,
+                "sent": one.sent,
+                "refused": one.refused,
+                "tokens_taken_out": one.taken,
+                "calls_since": one.calls,
+                "saved": round(one.saved, 6),
+                "cost": round(one.cost, 6),
+                "net": round(one.net, 6),
+                "currency": one.currency or None,
+            }
+            for one in figures.dmail_rules
+        ],
         "compactions": [
             {"tokens_before": before, "tokens_after": after, "ratio": _ratio(before, after)}
             for before, after, _ in figures.compactions

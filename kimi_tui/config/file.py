@@ -21,9 +21,12 @@ from kimi_tui.config.checks import STRIPPED
 from kimi_tui.config.model_choice import ModelChoice, provider_type
 from kimi_tui.config.settings import (
     KEYRING_PREFIX,
+    RULE_ACTIONS,
+    RULE_CONDITIONS,
     TABLES,
     Config,
     ConfigError,
+    DMailRule,
     EditCheck,
     ModelConfig,
     ModelPrices,
@@ -48,6 +51,8 @@ _KIMI_CLI = frozenset(
 )
 _MAX_HEADERS = 20
 _MOST_CHECKS = 20
+_MOST_RULES = 20
+_MAX_RULE_NAME = 40
 _MAX_HEADER_CHARS = 4_096
 # The patterns are strings: most files name no header, and compiling them would delay the first paint.
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -147,9 +152,12 @@ class _Reader:
             self._say("default_model", f"names [models.{default}], which is missing or wrong")
             default = ""
         for name, kind in TABLES.items():
-            also = ("search",) if name == "web" else ()
+            also = {"web": ("search",), "dmail": ("rules",)}.get(name, ())
             entry = self._table(table, name)
-            values[name] = kind(**self._values(entry, name, declared(kind), also=also))
+            found = self._values(entry, name, declared(kind), also=also)
+            if name == "dmail" and "rules" in entry:
+                found["rules"] = self._rules(entry["rules"])
+            values[name] = kind(**found)
         return Config(
             default_model=default or (next(iter(models)) if len(models) == 1 else ""),
             search=self._search(table),
@@ -314,6 +322,31 @@ class _Reader:
                 found.append(EditCheck(tuple(words), tuple(files)))
         return tuple(found[:_MOST_CHECKS])
 
+    def _rules(self, entries: Any) -> tuple[DMailRule, ...] | None:
+        """Return the rules of D-Mails; each that cannot be used as a whole is left out and named in a notice.
+
+        Returns:
+            None, which means the built-in rules, if they are no list of tables.
+        """
+        if not isinstance(entries, list):
+            self._say("dmail.rules", "must be written as [[dmail.rules]]")
+            return None
+        found: dict[str, DMailRule] = {}
+        for number, entry in enumerate(cast("list[Any]", entries), 1):
+            place = f"dmail.rules, rule {number}"
+            if number > _MOST_RULES:
+                self._say("dmail.rules", f"has more than {_MOST_RULES} rules")
+                break
+            try:
+                rule = _rule(entry)
+                if rule.name in found:
+                    raise ValueError(f'has the name "{rule.name}", which another rule has')
+            except ValueError as error:
+                self._say(f"{place},", f"{error}, so this rule is off")
+            else:
+                found[rule.name] = rule
+        return tuple(found.values())
+
     def _tables(self, table: TomlTable, key: str) -> dict[str, TomlTable]:
         found: dict[str, TomlTable] = {}
         for name, entry in self._table(table, key).items():
@@ -364,6 +397,43 @@ class _Reader:
 
     def _say(self, key: str, what: str) -> None:
         self._notices.append(f"{self._path.name}: {key} {what}; the rest of the file is used.")
+
+
+def _rule(entry: Any) -> DMailRule:
+    """Return a rule of D-Mails.
+
+    Raises:
+        ValueError: it cannot be used; the text is the rest of a sentence about it.
+    """
+    if not isinstance(entry, Mapping):
+        raise ValueError("must be a table")
+    facts = cast(TomlTable, entry)
+    if unknown := next((key for key in facts if key not in ("name", "when", "then")), None):
+        meant = _meant(unknown, ("name", "when", "then"))
+        raise ValueError(f"has {unknown[:40]!r}, which is not a known key{meant}")
+    when, name = facts.get("when"), facts.get("name", "")
+    if not isinstance(when, Mapping):
+        raise ValueError("needs a table of conditions, such as when = { result_tokens = 10000 }")
+    if not isinstance(name, str) or len(name) > _MAX_RULE_NAME or not (name + "x").isprintable():
+        raise ValueError(f"needs a name of one line and at most {_MAX_RULE_NAME} characters")
+    conditions: dict[str, Any] = {}
+    for key, value in cast(TomlTable, when).items():
+        check = RULE_CONDITIONS.get(key)
+        if check is None:
+            meant = _meant(key, tuple(RULE_CONDITIONS))
+            raise ValueError(f"has the condition {key[:40]!r}, which is not known{meant}")
+        try:
+            conditions[key] = check.read(value)
+        except ValueError as error:
+            raise ValueError(f"{key} {error}, not {str(value)[:40]!r}") from None
+    if not any(conditions.values()):
+        raise ValueError("needs at least one condition in when")
+    try:
+        then: Any = RULE_ACTIONS.read(facts.get("then", "remind"))
+    except ValueError as error:
+        raise ValueError(f"then {error}, not {str(facts['then'])[:40]!r}") from None
+    shown = name.strip() or " + ".join(key.replace("_", " ") for key in conditions)
+    return DMailRule(shown, then, **conditions)
 
 
 def _dotted(table: TomlTable) -> Iterator[tuple[str, Any]]:

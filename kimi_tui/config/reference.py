@@ -101,6 +101,12 @@ def page() -> str:
         rows.append(
             f"| `{setting.name}` | {f'`{default}`' if default else ''} | {takes} | {HOLDS[setting.holds]} | {setting.meaning} |"
         )
+    rows += [
+        "",
+        "## [[dmail.rules]]",
+        "",
+        "When the agent is reminded of D-Mails, or one is drafted or sent: see [dmail-rules.md](dmail-rules.md).",
+    ]
     rows += ["", "## [checks]", "", *_CHECKS.strip().split("\n")]
     rows += [
         "",

@@ -178,6 +178,10 @@ class ModelPrices(NamedTuple):
     currency: str = setting("$", CURRENCY)
 
 
+USUAL_PRICES = ModelPrices(1.0, 0.1, 5.0, "")
+"""Prices in shares of fresh input, where the configuration has none: those of most servers with a prefix cache."""
+
+
 @table
 class ModelConfig(NamedTuple):
     """A model under a name of the user's own. `max_context_size`, `prices` and `lean` are None if they are not configured.
@@ -258,9 +262,57 @@ class LoopControl(NamedTuple):
     )
 
 
+class DMailRule(NamedTuple):
+    """A rule of `[[dmail.rules]]`: when the program reminds the agent of D-Mails, drafts one, or sends one.
+
+    All conditions that are given must hold; those that are not given are 0 or false.
+
+    Attributes:
+        name: the name in the chat and in the statistics.
+        then: `remind`, `draft` (the draft is shown to the user, who decides), or `send` (asks as `draft` does where D-Mails
+            are reviewed).
+        result_tokens: the least number of tokens of the step's largest result.
+        result_share: the least share of the model's window that the largest result takes, from 0 to 1.
+        payback: the number of model calls within which a D-Mail about the step has to pay for itself.
+        same_call_failed: the number of failures in a row of the same call.
+        circle: one more equal call with an equal result would make the program ask about a circle.
+        steps_without_check: the number of steps without a change that passed a check, since the last one.
+        window_share: the least share of the window that the context takes, from 0 to 1.
+        check_failed: a check after an edit failed.
+    """
+
+    name: str
+    then: Literal["remind", "draft", "send"] = "remind"
+    result_tokens: int = 0
+    result_share: float = 0.0
+    payback: int = 0
+    same_call_failed: int = 0
+    circle: bool = False
+    steps_without_check: int = 0
+    window_share: float = 0.0
+    check_failed: bool = False
+
+
+RULE_CONDITIONS: Mapping[str, Check] = {
+    "result_tokens": whole(1, 100_000_000),
+    "result_share": number(0.001, 1),
+    "payback": whole(1, 1_000_000),
+    "same_call_failed": whole(2, 1_000),
+    "circle": FLAG,
+    "steps_without_check": whole(1, 1_000_000),
+    "window_share": number(0.001, 1),
+    "check_failed": FLAG,
+}
+"""The keys of a rule's `when`, with the checks of their values."""
+RULE_ACTIONS = one_of(("remind", "draft", "send"))
+PAYBACK_STEPS = 5
+"""The model calls within which a D-Mail pays for itself by the built-in rule `payback`: about half of what a turn with tools
+takes, so that it seldom fires in the last steps."""
+
+
 @table
 class DMailConfig(NamedTuple):
-    """Whether the agent may send D-Mails, and the review of them."""
+    """Whether the agent may send D-Mails, and the review of them. `rules` are those of the file; None without any there."""
 
     enabled: bool = setting(
         True,
@@ -272,7 +324,8 @@ class DMailConfig(NamedTuple):
     nudge_tokens: int = setting(
         10_000,
         whole(0, 100_000_000),
-        "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 never reminds it.",
+        "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 never reminds it. "
+        "It is the first of the built-in rules, which [[dmail.rules]] replaces.",
         title="D-Mail reminder, tokens",
         group=DMAILS,
     )
@@ -283,6 +336,17 @@ class DMailConfig(NamedTuple):
         title="Review D-Mails",
         group=DMAILS,
     )
+    rules: tuple[DMailRule, ...] | None = None
+
+    @property
+    def active_rules(self) -> tuple[DMailRule, ...]:
+        """The rules of the file, or else the built-in ones."""
+        if self.rules is not None:
+            return self.rules
+        if not self.nudge_tokens:
+            return ()
+        large = DMailRule("large result", result_tokens=self.nudge_tokens)
+        return large, DMailRule("payback", payback=PAYBACK_STEPS)
 
 
 @table

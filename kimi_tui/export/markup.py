@@ -6,8 +6,9 @@ text, since a picture from elsewhere would be a request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ _WHOLE_CHARS = 50_000
 _EDGE_CHARS = 20_000
 _COLOURED_CHARS = 40_000
 """The most characters of a code block whose code is coloured."""
+_MARKDOWN = re.compile(r"[^\w \n.,;!?'\"()/%-]|^[ \d-]| $|\n\n\n|_", re.MULTILINE)
+"""What Markdown may give a meaning; a text without it is words and nothing else."""
 _STATE_SIGNS = {"done": "✓", "failed": "✗"}
 
 Clean = Callable[[str], str]
@@ -63,7 +66,9 @@ class BlockWriter:
         """Return a block as an `<article>`, with its key as the id."""
         kind = type(block).__name__.removesuffix("Block").lower()
         number = (
-            f'<a class="n" href="#">#{block.checkpoint}</a>' if block.checkpoint is not None else ""
+            f'<a class="point" href="#">#{block.checkpoint}</a>'
+            if block.checkpoint is not None
+            else ""
         )
         attributes = f'id="b{key}" class="{kind}"' + (
             f' data-n="{block.checkpoint}"' if block.checkpoint is not None else ""
@@ -191,7 +196,7 @@ class BlockWriter:
 
     def markdown(self, text: str) -> str:
         """Return Markdown as HTML."""
-        return _parser().render(self.plain(text))
+        return _rendered(self.plain(text))
 
 
 def _shortened(text: str) -> str:
@@ -202,13 +207,23 @@ def _shortened(text: str) -> str:
     return f"{text[:_EDGE_CHARS]}\n… {left_out:,} characters are left out …\n{text[-_EDGE_CHARS:]}"
 
 
+@lru_cache(maxsize=256)
+def _rendered(text: str) -> str:
+    """Return Markdown as HTML. Words without any sign of Markdown, as most steps have, are not parsed."""
+    if not _MARKDOWN.search(text):
+        paragraphs = (escape(one.strip()) for one in text.split("\n\n"))
+        return "".join(f"<p>{one}</p>\n" for one in paragraphs if one)
+    return _parser("|" in text).render(text)
+
+
 @cache
-def _parser() -> MarkdownIt:
+def _parser(has_tables: bool) -> MarkdownIt:
+    """Return the parser; looking for a table costs as much as looking for all else that a line may begin."""
     from markdown_it import MarkdownIt
     from markdown_it.common.utils import escapeHtml
 
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "highlight": _coloured})
-    parser.enable(["table", "strikethrough"])
+    parser.enable(["table", "strikethrough"] if has_tables else ["strikethrough"])
 
     def image(_self: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:
         token = tokens[index]
@@ -226,15 +241,11 @@ def _parser() -> MarkdownIt:
 def _coloured(text: str, language: str, _attributes: str) -> str:
     """Return code as HTML with a class for each kind of token; plain text where the language is not known."""
     from pygments import highlight
-    from pygments.util import ClassNotFound
 
     if len(text) > _COLOURED_CHARS or not language:
         return escape(text)
-    try:
-        lexer = _lexer(language)
-    except ClassNotFound:
-        return escape(text)
-    return highlight(text, lexer, _formatter())
+    lexer = _lexer(language)
+    return highlight(text, lexer, _formatter()) if lexer is not None else escape(text)
 
 
 @cache
@@ -244,9 +255,14 @@ def _formatter() -> HtmlFormatter[str]:
     return HtmlFormatter(nowrap=True)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _lexer(language: str) -> Any:
+    """Return the lexer of a language; None for one that is not known, which takes long to find out."""
     from pygments import lexers
+    from pygments.util import ClassNotFound
 
     find: Any = lexers.get_lexer_by_name  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return find(language)
+    try:
+        return find(language)
+    except ClassNotFound:
+        return None

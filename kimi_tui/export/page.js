@@ -180,7 +180,7 @@
     document.body.classList.remove("timeline");
   });
   chat.addEventListener("click", (event) => {
-    if (!event.target.classList.contains("n")) return;
+    if (!event.target.classList.contains("point")) return;
     event.preventDefault();
     const number = event.target.closest("article").dataset.n;
     const place = state.points.find((point) => rows[point].querySelector("i").textContent === `#${number}`);

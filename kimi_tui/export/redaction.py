@@ -66,7 +66,7 @@ class Redactor:
 
     @property
     def words(self) -> str:
-        """What was replaced, in words: `2 keys, 14 paths of the home folder`; empty if nothing was."""
+        """The replaced parts, in words: `2 keys, 14 paths of the home folder`; empty if nothing was."""
         kinds = {
             "key": ("possible key", "possible keys"),
             "home folder": ("path of the home folder", "paths of the home folder"),

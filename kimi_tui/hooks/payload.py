@@ -168,7 +168,7 @@ def _listed(value: object) -> list[object]:
 
 
 class Answer(NamedTuple):
-    """What one hook said.
+    """The answer of one hook.
 
     Attributes:
         verdict: `refused`, `asks` (the user is to be asked), or nothing; `failed` if it could not say anything valid.

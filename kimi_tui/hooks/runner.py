@@ -60,7 +60,7 @@ FolderState = Literal["none", "not allowed", "allowed", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What hooks are told of the session.
+    """The facts about the session that hooks are told.
 
     Attributes:
         id: its id.
@@ -78,7 +78,7 @@ class SessionFacts:
 
 
 class BeforeTool(NamedTuple):
-    """What hooks decided before a call.
+    """The decision of hooks before a call.
 
     Attributes:
         by: the hook that refused it; empty for none.
@@ -96,7 +96,7 @@ class BeforeTool(NamedTuple):
 
 
 class HooksSaid(NamedTuple):
-    """What hooks said to another event.
+    """The answers of hooks to another event.
 
     Attributes:
         by: the hook that refused it; empty for none.

@@ -16,7 +16,7 @@ _QUITS = (b"\x03", b"\x1b[99;5u", b"\x1b[27;5;99~")
 
 
 class Ahead(NamedTuple):
-    """What was typed before the app reads the terminal.
+    """The text typed before the app reads the terminal.
 
     `text` is the beginning of it: letters, as they were typed and taken back. `rest` is the input after it, in pieces with the
     monotonic times at which they were read. `colour` is the colour of the terminal's background as it answered; empty if it

@@ -317,6 +317,8 @@ class DMailBlock(Block):
 
     text: str = ""
     facts: str = ""
+    rule: str = ""
+    """The name of the rule that led to it; empty if none did."""
     author: Literal["agent", "person"] = "agent"
     from_checkpoint: int = 0
     is_moved: bool = False
@@ -409,7 +411,7 @@ def images_of(block: Block) -> tuple[ImageBlock, ...]:
             return ()
 
 
-MarkGlyph = Literal["stopped", "done", "files", "line", "none"]
+MarkGlyph = Literal["stopped", "done", "files", "line", "rule", "none"]
 
 
 @dataclass(slots=True, eq=False)

@@ -25,7 +25,7 @@ P = TypeVar("P", bound=CheckpointLike)
 
 @dataclass(frozen=True, slots=True)
 class LinesChange:
-    """What an event changed.
+    """The changes by an event.
 
     Attributes:
         edit: what an operation did to the live line; None where it stays as it is.

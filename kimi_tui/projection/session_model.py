@@ -30,7 +30,7 @@ def _raise(error: Exception) -> None:
 
 
 class Applied(NamedTuple):
-    """What an event changed: of the chat, and whether timeline and gauge may look different."""
+    """The changes by an event: of the chat, and whether timeline and gauge may look different."""
 
     chat: Change = NOTHING
     timeline: bool = False

@@ -22,6 +22,7 @@ from kimi_tui.projection.timeline_tree import (
     Key,
     Revert,
     Tree,
+    Trial,
     WorldLineNode,
 )
 from kimi_tui.projection.tokens import Changed
@@ -674,6 +675,15 @@ class TimelineModel:
                     checkpoint.touch()
         if self.rows.needle:
             self.rows.reset()
+
+    def show_trials(self, trials: Mapping[str, Trial]) -> None:
+        """Mark the current line's checkpoints with what a search has found out, by their uids; all others lose their marks."""
+        for checkpoint in self.tree.live:
+            trial = trials.get(checkpoint.uid, "")
+            if checkpoint.trial != trial:
+                checkpoint.trial = trial
+                checkpoint.touch()
+        self.revision += 1
 
     def toggle(self, row: TimelineRow) -> Key | None:
         """Fold or unfold the line or turn of a row; return the key of the row to select then."""

@@ -26,6 +26,7 @@ NOT_SENT = "not sent"
 LABEL_LIMIT = 200
 """The largest number of characters of a label; more never fit on the screen."""
 State = Literal["open", "done", "failed", "stopped"]
+Trial = Literal["", "running", "good", "bad", "skipped"]
 Key = tuple[str, int]
 """The identity of a row, stable while rows are added and removed: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
 `("now", 0)`."""
@@ -59,7 +60,7 @@ class CheckpointNode:
     `measured` flag is set. `saved` is the signed change of tokens that a D-Mail or compaction made (an
     estimate until `saved_measured`), `text` the D-Mail or summary. `said` are the user's messages after it that have no
     checkpoint of their own, each in one line; the first `n_carried` of them are before its D-Mail. `is_kept` is true for a
-    checkpoint that was made before the summary that it follows now.
+    checkpoint that was made before the summary that it follows now. `trial` is what a search has found out about the files there.
     """
 
     key: int
@@ -89,6 +90,7 @@ class CheckpointNode:
     said: tuple[str, ...] = ()
     n_carried: int = 0
     is_kept: bool = False
+    trial: Trial = ""
     revision: int = 0
     _search: str = field(default="", repr=False)
 

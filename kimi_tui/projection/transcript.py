@@ -55,6 +55,7 @@ from kimi_tui.wire.events import (
     MarksChanged,
     NextMessage,
     Notice,
+    RuleApplied,
     StatusUpdate,
     SteerQueued,
     SteerTaken,
@@ -384,6 +385,25 @@ def _is_from(block: Block, checkpoint: int) -> bool:
     return block.checkpoint is not None and block.checkpoint >= checkpoint
 
 
+_RULE_WORDS = {
+    ("fired", "remind"): "{rule}: the agent was reminded of D-Mails",
+    ("fired", "draft"): "{rule}: a D-Mail to #{id} is being drafted",
+    ("fired", "send"): "{rule}: a D-Mail to #{id} is being drafted",
+    ("refused", ""): "{rule}: you refused the D-Mail to #{id}",
+    ("failed", ""): "{rule}: no D-Mail was drafted",
+}
+
+
+def _rule_words(event: RuleApplied) -> str:
+    """Return a sentence about a rule; empty for a fact that another row shows."""
+    words = _RULE_WORDS.get((event.did, event.then)) or _RULE_WORDS.get((event.did, ""))
+    if words is None:
+        return ""
+    rule = f'D-Mail rule "{one_line(event.rule)}"'
+    why = one_line(event.text)
+    return f"{words.format(rule=rule, id=event.checkpoint_id)}. {why}".strip()
+
+
 def _dmail_block(
     event: ContextReverted, carried: CarriedOver, number: int, key: int, at: float
 ) -> DMailBlock:
@@ -406,6 +426,7 @@ def _dmail_block(
         tokens_changed=event.tokens_after - event.tokens_before,
         world_line=event.world_line,
         facts=clean(event.facts).strip(),
+        rule=one_line(event.rule),
         author=event.author,
         tool_calls=len(tools) if folded else event.tool_calls_dropped,
         steps=max(0, event.from_checkpoint - event.checkpoint_id + 1),
@@ -716,6 +737,8 @@ class TranscriptModel:
                 return self._calls.changed(event)
             case Notice():
                 return self._notice(event, at)
+            case RuleApplied():
+                return self._mark("rule", _rule_words(event), at)
             case LineChanged():
                 change = self._switched(event, told, at)
                 # The blocks that come back have the pins of the time when their line was left.
@@ -875,7 +898,9 @@ class TranscriptModel:
         return both(change, self._mark("files", said, at, event.uid))
 
     def _mark(self, glyph: MarkGlyph, text: str, at: float, operation: str = "") -> Change:
-        """Add a row that reports an operation on the conversation."""
+        """Add a row that reports an operation on the conversation; nothing without a text."""
+        if not text:
+            return NOTHING
         block = self._list.new(MarkBlock, at)
         block.glyph, block.text, block.operation = glyph, text, operation
         block.passes = self._has_switched

@@ -29,7 +29,7 @@ Who = Literal["before", "agent", "task", "other"]
 
 @dataclass(frozen=True, slots=True)
 class LineAuthor:
-    """Who wrote a line.
+    """The author of a line.
 
     Attributes:
         who: `agent`; `before`: the line was there before the session; `task`: it changed while a background task ran;

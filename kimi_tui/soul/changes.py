@@ -43,7 +43,7 @@ class NamedChanges(NamedTuple):
 
 
 class FileChanges:
-    """What changed in the work folder.
+    """The changes in the work folder.
 
     Args:
         conversation: the live conversation.

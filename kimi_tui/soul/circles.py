@@ -67,7 +67,7 @@ class Circles:
                 # Reading the output of a running command repeatedly is the way to wait for it.
                 self._last, self._n_same = b"", 0
                 continue
-            digest = _digest(each.call, each.outcome)
+            digest = call_digest(each.call, each.outcome)
             self._n_same = self._n_same + 1 if digest == self._last else 1
             self._last = digest
             if digest not in self._seen:
@@ -101,11 +101,16 @@ def _shown(call: Call) -> str:
     return f"{call.name} {one_line(only[:_CALL_CHARS])}"
 
 
-def _digest(call: Call, outcome: ToolOutcome) -> bytes:
-    """Return a digest that is equal for calls with the same name, arguments and result; the running time does not count."""
-    said = _NUMBERS.sub("", outcome.message[:_MESSAGE_CHARS])
+def call_digest(call: Call, outcome: ToolOutcome | None = None) -> bytes:
+    """Return a digest that is equal for calls with the same name and arguments; with an outcome, also with the same result,
+    in which the running time does not count.
+    """
+    texts = [call.name, call.arguments]
+    if outcome is not None:
+        said = _NUMBERS.sub("", outcome.message[:_MESSAGE_CHARS])
+        texts += [outcome.brief, said, outcome.output]
     digest = blake2b(digest_size=16)
-    for text in (call.name, call.arguments, outcome.brief, said, outcome.output):
+    for text in texts:
         digest.update(f"{len(text)}:".encode())
         digest.update(text.encode("utf-8", "surrogatepass"))
     return digest.digest()

@@ -551,6 +551,7 @@ class Conversation:
         carried: tuple[str, ...] = (),
         pinned: tuple[str, ...] = (),
         author: Literal["agent", "person"] = "agent",
+        rule: str = "",
     ) -> None:
         """Publish that the context was cut, as it was journaled; further facts are those of a D-Mail."""
         entry = reverted.entry
@@ -571,6 +572,7 @@ class Conversation:
                 carried=carried,
                 pinned=pinned,
                 author=author,
+                rule=rule,
             )
         )
 

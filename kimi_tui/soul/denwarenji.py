@@ -29,6 +29,8 @@ class BackToTheFuture(Exception):
 
     Args:
         mails: the D-Mails, in the order in which they were sent.
+        rule: the name of the rule that led to them; empty if none did.
+        by_program: the program drafted them, not the agent; `asks` is then whether the user is asked in any case.
 
     Attributes:
         checkpoint_id: the context goes back to before this checkpoint, which is the earliest target.
@@ -36,7 +38,17 @@ class BackToTheFuture(Exception):
         restore_files: whether any of them asks for the working files of that time.
     """
 
-    def __init__(self, mails: Sequence[DMail]) -> None:
+    def __init__(
+        self,
+        mails: Sequence[DMail],
+        *,
+        rule: str = "",
+        by_program: bool = False,
+        asks: bool = False,
+    ) -> None:
+        self.rule = rule
+        self.by_program = by_program
+        self.asks = asks
         self.checkpoint_id = min(mail.checkpoint_id for mail in mails)
         super().__init__(f"back to checkpoint {self.checkpoint_id}")
         texts = [mail.message for mail in mails]

@@ -70,7 +70,7 @@ from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected
 from kimi_tui.tools.paths import links_around, locate, protected_reason
 from kimi_tui.tools.session_tools import SendDMail
 from kimi_tui.tools.shell import command_that_ran
-from kimi_tui.wire.events import ContextReverted, Notice
+from kimi_tui.wire.events import ContextReverted, Notice, RuleApplied
 from kimi_tui.workspace.protected_names import GuardedLink
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
@@ -147,7 +147,7 @@ class DMailDelivery:
         if messages is None:
             return False
         files = await self._files_of(point) if back.restore_files else NO_FILES
-        await self._try_to_deliver(point, messages, files)
+        await self._try_to_deliver(point, messages, files, back.rule)
         return True
 
     async def deliver(
@@ -156,6 +156,7 @@ class DMailDelivery:
         messages: Sequence[str],
         files: DMailRestore = NO_FILES,
         author: Author = "agent",
+        rule: str = "",
     ) -> Delivered:
         """Go back to before a checkpoint and put the D-Mail there, after the messages that are carried over.
 
@@ -164,6 +165,7 @@ class DMailDelivery:
             messages: the texts of the D-Mails, in the order in which they were sent.
             files: the restore of the working files.
             author: the author of the texts.
+            rule: the name of the rule that led to the D-Mail.
 
         Raises:
             StorageTrouble: the disk refused; nothing changed.
@@ -194,6 +196,7 @@ class DMailDelivery:
             carried=tuple(map(words_with_images, filter(is_user_words, dmail.carried))),
             pinned=pinned,
             author=author,
+            rule=rule,
         )
         outcome = await conversation.files.carry_out(files.prepared, reverted.entry.uid)
         failed = [one for one in outcome if one.reason]
@@ -274,11 +277,11 @@ class DMailDelivery:
 
     @shielded
     async def _try_to_deliver(
-        self, point: Checkpoint, messages: Sequence[str], files: DMailRestore
+        self, point: Checkpoint, messages: Sequence[str], files: DMailRestore, rule: str
     ) -> None:
         conversation = self._conversation
         try:
-            await self.deliver(point, messages, files)
+            await self.deliver(point, messages, files, rule=rule)
         except StorageTrouble as trouble:
             conversation.wire.publish(
                 Notice(
@@ -293,7 +296,7 @@ class DMailDelivery:
     async def _reviewed(self, back: BackToTheFuture, point: Checkpoint) -> tuple[str, ...] | None:
         """Return the messages as the user approved them; None if they refused, which is then in the context."""
         conversation = self._conversation
-        if not conversation.limits.dmail.review:
+        if not (back.asks or conversation.limits.dmail.review):
             return back.messages
         context = conversation.context
         newest = context.n_checkpoints - 1
@@ -303,7 +306,7 @@ class DMailDelivery:
             files = "you are asked about the files next"
         ask = ApprovalQuestion(
             asks=Asks("dmail"),
-            question=f"Let the agent rewind to #{back.checkpoint_id} with this note (a D-Mail)?",
+            question=_question_of(back),
             detail="\n\n".join(message.strip() for message in back.messages),
             where=f"now at #{newest}; {files}; /undo reverses it",
             # A user who wants to review D-Mails wants it in every mode.
@@ -313,8 +316,16 @@ class DMailDelivery:
         try:
             instead = await self._approval.ask(ask, key="", tool=SendDMail.name)
         except ToolRejected as no:
-            why = f" and says: {no.feedback}" if no.feedback else "."
-            await conversation.append([user_message(prompt("dmail_refused", WHY=why))])
+            if back.rule:
+                conversation.wire.publish(
+                    RuleApplied(back.rule, "refused", checkpoint_id=back.checkpoint_id)
+                )
+            if not back.by_program:
+                why = f" and says: {no.feedback}" if no.feedback else "."
+                await conversation.append([user_message(prompt("dmail_refused", WHY=why))])
+            elif no.feedback:
+                # The agent knows nothing of the draft, so that only the user's words are for it.
+                await conversation.append([user_message(no.feedback)])
             return None
         return (instead,) if instead else back.messages
 
@@ -730,22 +741,12 @@ class UserDMails:
             LLMError: the model could not be asked.
             NoDraft: the model wrote nothing.
         """
-        conversation = self.conversation
-        async with conversation.model.call() as provider:
-            undone = await asyncio.to_thread(self._undone, target)
-            window = provider.info.window
-            free = window - conversation.limits.reserve(window)
-            budget = round(free / conversation.meter.scale.factor)
-            try:
-                completion = await self._ask_for_draft(provider, undone, budget)
-            except asyncio.CancelledError:
-                return ""
-        conversation.meter.add_usage(completion.usage)
-        conversation.publish_status()
-        text = completion.message.text.strip()
-        if not text:
-            raise NoDraft("The model wrote no D-Mail.", advice="Try again, or write it yourself.")
-        return text
+        undone = await asyncio.to_thread(self._undone, target)
+        try:
+            completion = await drafted(self.conversation, undone)
+        except asyncio.CancelledError:
+            return ""
+        return completion.message.text.strip()
 
     def _undone(self, target: Target) -> Sequence[Message]:
         if not target.world_line:
@@ -753,24 +754,52 @@ class UserDMails:
         line = self.operations.session.world_line(target.world_line)
         return line.messages[line.index.checkpoint(target.id).message_index :]
 
-    async def _ask_for_draft(
-        self, provider: ChatProvider, undone: Sequence[Message], budget: int
-    ) -> Completion:
-        system, task = prompt("dmail_draft_system"), prompt("dmail_draft")
-        room = budget - estimate(system) - estimate(task)
-        for attempt in range(_DRAFT_TRIES):
-            text = await asyncio.to_thread(conversation_text, undone, max(500, room))
-            question = Message(role="user", content=f"{text}\n\n---\n\n{task}")
-            try:
-                asked = self.conversation.model.ask(
-                    provider, system, (), (question,), patient=False
-                )
-                return await complete(asked)
-            except ContextOverflowError:
-                if attempt == _DRAFT_TRIES - 1:
-                    raise
-                room = int(min(room, estimate(text)) * _SMALLER_DRAFT)
-        raise AssertionError  # the loop returns or raises
+
+def _question_of(back: BackToTheFuture) -> str:
+    """Return the question whether D-Mails are sent; it names the rule that led to them."""
+    if back.by_program:
+        return f'Send this D-Mail to #{back.checkpoint_id}? The rule "{back.rule}" had it drafted.'
+    by = f', after a reminder by the rule "{back.rule}"' if back.rule else ""
+    return f"Let the agent rewind to #{back.checkpoint_id} with this note (a D-Mail{by})?"
+
+
+async def drafted(conversation: Conversation, undone: Sequence[Message]) -> Completion:
+    """Have the model write a D-Mail about a part of a conversation. Its tokens are counted; nothing of it is stored.
+
+    Raises:
+        LLMError: the model could not be asked.
+        NoDraft: the model wrote nothing.
+        asyncio.CancelledError: the call was stopped.
+    """
+    async with conversation.model.call() as provider:
+        window = provider.info.window
+        free = window - conversation.limits.reserve(window)
+        budget = round(free / conversation.meter.scale.factor)
+        completion = await _ask_for_draft(conversation, provider, undone, budget)
+    conversation.meter.add_usage(completion.usage)
+    conversation.publish_status()
+    if not completion.message.text.strip():
+        raise NoDraft("The model wrote no D-Mail.", advice="Try again, or write it yourself.")
+    return completion
+
+
+async def _ask_for_draft(
+    conversation: Conversation, provider: ChatProvider, undone: Sequence[Message], budget: int
+) -> Completion:
+    system, task = prompt("dmail_draft_system"), prompt("dmail_draft")
+    room = budget - estimate(system) - estimate(task)
+    for attempt in range(_DRAFT_TRIES):
+        text = await asyncio.to_thread(conversation_text, undone, max(500, room))
+        question = Message(role="user", content=f"{text}\n\n---\n\n{task}")
+        try:
+            return await complete(
+                conversation.model.ask(provider, system, (), (question,), patient=False)
+            )
+        except ContextOverflowError:
+            if attempt == _DRAFT_TRIES - 1:
+                raise
+            room = int(min(room, estimate(text)) * _SMALLER_DRAFT)
+    raise AssertionError  # the loop returns or raises
 
 
 def _speaker(message: Message) -> str:

@@ -38,11 +38,13 @@ FILE = "{file}"
 
 
 class _CheckFound(NamedTuple):
-    """What one check found. `text` is for the model, `brief` for the card; `edit` is its own change."""
+    """The result of one check. `text` is for the model, `brief` for the card; `edit` is its own change."""
 
     text: str = ""
     brief: str = ""
     edit: FileEdit | None = None
+    passed: bool | None = None
+    """None if the check could not be run."""
 
 
 @dataclass(slots=True)
@@ -97,6 +99,9 @@ class EditChecks:
                 outcome = replace(outcome, brief=f"{outcome.brief} · {found.brief}")
             if found.edit is not None:
                 outcome = replace(outcome, effects=(*outcome.effects, found.edit))
+            if found.passed is not None:
+                passed = found.passed and outcome.check_passed is not False
+                outcome = replace(outcome, check_passed=passed)
         return outcome
 
     async def _check(
@@ -135,7 +140,7 @@ class EditChecks:
                 how = f"stopped after {LIMIT_S:.0f} s"
             parts.append(f"{shown} failed ({how}):\n{_shortened(end.output.text)}")
             brief = f"{name} failed"
-        return _CheckFound("\n".join(parts), brief, change)
+        return _CheckFound("\n".join(parts), brief, change, end.exit_code == 0)
 
     async def _run(self, argv: list[str], sandbox: Sandbox) -> ProcessEnd:
         confined = await asyncio.to_thread(sandbox.confined, argv, self.work_dir)

@@ -55,6 +55,7 @@ _LIMIT_S = 60.0
 _IMPORT_LIMIT_S = 600.0
 _SUBJECT_CHARS = 72
 _BODY_CHARS = 2_000
+_BRANCH_CHARS = 40
 _SUBMODULE = "160000"
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./@{}~^+-]{0,199}", re.ASCII)
 _BRANCH = re.compile(r"[A-Za-z0-9_][\w./+@=-]{0,199}", re.ASCII)
@@ -90,7 +91,7 @@ class PlannedCommit:
 
 @dataclass(slots=True)
 class CommitPlan:
-    """What would be committed.
+    """The content of a commit that is not made yet.
 
     Attributes:
         git: how git is run in the repository.
@@ -181,8 +182,8 @@ def plan_commits(
         )
     _add_beginning(plan, repository, log.manifest_at(start), start.at, about)
     for one in plan.commits:
-        _count(one, texts)
         one.pairs = joined(one.pairs, texts)
+        _count(one, texts)
     return plan
 
 
@@ -254,7 +255,9 @@ def _message(group: Sequence[Segment], per: Per, about: str) -> str:
 
 
 def _branch_name(title: str) -> str:
-    words = re.sub(r"[^a-z0-9]+", "-", title.lower())[:40].strip("-")
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    if len(words) > _BRANCH_CHARS:
+        words = words[: _BRANCH_CHARS + 1].rpartition("-")[0] or words[:_BRANCH_CHARS]
     return f"kimi-tui/{words or 'session'}"
 
 

@@ -55,6 +55,7 @@ from kimi_tui.soul.loop import AgentLoop, TurnOutcome
 from kimi_tui.soul.model_slot import Spent
 from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
+from kimi_tui.soul.past_search import PastSearch
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.request_form import ToolsWish
@@ -246,6 +247,14 @@ class KimiSoul:
         self.tasks = Tasks(self._jobs)
         self.changes = FileChanges(
             conversation, session.work_dir, environ, asks_for_keys, self._alone
+        )
+        self.past = PastSearch(
+            session,
+            conversation,
+            environ,
+            lambda: self._sandbox,
+            lambda: self.no_sandbox,
+            self._alone,
         )
         self.servers: McpServers | None = None
         self.skills: SessionSkills | None = None

@@ -19,7 +19,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.runner import MOST_STOPS
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import AnswerItem, Collector, RetryNotice, complete
-from kimi_tui.llm.errors import ContextOverflowError
+from kimi_tui.llm.errors import ContextOverflowError, LLMError
 from kimi_tui.llm.message import FunctionCall, Message, user_message
 from kimi_tui.llm.message import TextPart as MessageTextPart
 from kimi_tui.llm.message import ThinkPart as MessageThinkPart
@@ -41,8 +41,9 @@ from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.circles import Circles
 from kimi_tui.soul.compaction import Compactor, advice_when_full, figures_when_full
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.denwarenji import BackToTheFuture
-from kimi_tui.soul.dmail import DMailDelivery
+from kimi_tui.soul.denwarenji import BackToTheFuture, DMail
+from kimi_tui.soul.dmail import DMailDelivery, NoDraft, drafted
+from kimi_tui.soul.dmail_rules import DMailRules, Firing, StepFacts, fired
 from kimi_tui.soul.errors import (
     CompactionFailed,
     MaxStepsReached,
@@ -74,6 +75,7 @@ from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import (
     FilesAttached,
     Notice,
+    RuleApplied,
     StepBegin,
     StepInterrupted,
     StepRetry,
@@ -337,6 +339,9 @@ class AgentLoop:
         self.opening: Callable[[], Awaitable[str]] | None = None
         control = self._conversation.limits.control
         self._circles = Circles(control.same_call_limit, control.same_dmail_limit)
+        self._rules = DMailRules(
+            self._conversation.limits.dmail.active_rules, control.same_call_limit
+        )
         self._user_messages: list[Message] = []
         self._published_full = False
         self._published_prompt_cut = False
@@ -369,6 +374,7 @@ class AgentLoop:
         self._conversation.model.require()
         self._conversation.denwa.begin_turn()
         self._circles.begin()
+        self._rules.begin()
         # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
         if text.strip() or images:
@@ -392,6 +398,7 @@ class AgentLoop:
             try:
                 end = await self._step(n)
             except BackToTheFuture as back:
+                self._rules.sent()
                 if await self._dmails.send(back):
                     # The past self takes the step again; it counts as a call all the same.
                     continue
@@ -818,7 +825,7 @@ class AgentLoop:
             await self._conversation.load_memory()
             done = await batch.run()
             reminders = await self.reminders.of_folders(done)
-            nudge = await self._nudge(done, point)
+            firing = await self._apply_rules(done, point)
         except asyncio.CancelledError:
             await self._stop(batch)
             raise
@@ -827,7 +834,9 @@ class AgentLoop:
             for each in done
             if each.hooks_say
         ]
-        await self._conversation.append(chain(_results(done), hooks, reminders, nudge))
+        if firing is not None and firing.rule.then == "remind":
+            reminders = [*reminders, self._reminder(firing, done)]
+        await self._conversation.append(chain(_results(done), hooks, reminders))
         self._conversation.publish_status()
         pending = self._conversation.denwa.fetch_pending()
         is_rejected = any((each.rejected and not each.feedback) or each.ends_turn for each in done)
@@ -841,7 +850,11 @@ class AgentLoop:
         if circle is not None and (end := await self._ask_in_circle(*circle)) is not None:
             return end
         if pending:
-            raise BackToTheFuture(pending)
+            raise BackToTheFuture(pending, rule=self._rules.reminded_by)
+        if firing is not None and firing.rule.then != "remind":
+            back = await self._draft_by(firing)
+            if back is not None:
+                raise back
         return "go on"
 
     async def _ask_in_circle(self, text: str, detail: str) -> StepEnd | None:
@@ -930,21 +943,74 @@ class AgentLoop:
         await self._conversation.append(_results(batch.results))
         self._conversation.wire.publish(StepInterrupted())
 
-    async def _nudge(self, done: Sequence[CallResult], point: Checkpoint) -> list[Message]:
-        """Return a reminder that D-Mails exist, after results that take much room."""
-        least = self._conversation.limits.dmail.nudge_tokens
-        if not least or not self._conversation.marks_checkpoints:
-            return []
-        scale = self._conversation.meter.scale
+    async def _apply_rules(self, done: Sequence[CallResult], point: Checkpoint) -> Firing | None:
+        """Return the rule of D-Mails that fires after the results of a step, which are not in the context yet; publishes it."""
+        conversation = self._conversation
+        if not conversation.limits.dmail.active_rules or not conversation.marks_checkpoints:
+            return None
+        scale = conversation.meter.scale
         sizes: list[int] = []
         slices = TimeSlices()
         for each in done:
             sizes.append(scale.corrected(text_tokens(each.outcome.output)))
             await slices.yield_if_over()
-        if max(sizes, default=0) < least:
-            return []
-        text = prompt("dmail_nudge", TOKENS=f"{sum(sizes):,}", CHECKPOINT=str(point.id))
-        return [user_message(text)]
+        info = conversation.model.info()
+        facts = StepFacts(
+            point.id,
+            point.uid,
+            sizes,
+            conversation.meter.used + sum(sizes),
+            info.window if info else 0,
+            conversation.ledger.prices.get(info.model) if info else None,
+            [each.outcome.check_passed for each in done],
+        )
+        places = {one.uid: one.id for one in conversation.context.checkpoints}
+        firing = self._rules.after_step(done, facts, places.__contains__)
+        if firing is not None:
+            conversation.wire.publish(fired(firing, places.get(firing.uid, point.id)))
+        return firing
+
+    def _reminder(self, firing: Firing, done: Sequence[CallResult]) -> Message:
+        """Return the message with which a rule reminds the agent of D-Mails."""
+        target = next(
+            one.id for one in self._conversation.context.checkpoints if one.uid == firing.uid
+        )
+        rule = firing.rule
+        if rule.result_tokens or rule.result_share or rule.payback:
+            scale = self._conversation.meter.scale
+            total = sum(scale.corrected(text_tokens(each.outcome.output)) for each in done)
+            return user_message(prompt("dmail_nudge", TOKENS=f"{total:,}", CHECKPOINT=str(target)))
+        return user_message(prompt("dmail_rule", WHY=firing.why, CHECKPOINT=str(target)))
+
+    async def _draft_by(self, firing: Firing) -> BackToTheFuture | None:
+        """Have the model draft the D-Mail of a rule; None if it could not, which is published."""
+        conversation, rule = self._conversation, firing.rule
+        point = next(one for one in conversation.context.checkpoints if one.uid == firing.uid)
+        undone = conversation.context.messages[point.message_index :]
+        try:
+            completion = await drafted(conversation, undone)
+        except asyncio.CancelledError:
+            conversation.wire.publish(StepInterrupted())
+            raise
+        except (LLMError, NoDraft) as error:
+            conversation.wire.publish(
+                RuleApplied(rule.name, "failed", rule.then, point.id, error.message)
+            )
+            return None
+        usage = completion.usage
+        conversation.wire.publish(
+            RuleApplied(
+                rule.name,
+                "drafted",
+                rule.then,
+                point.id,
+                input=usage.input,
+                cached=usage.cached,
+                output=usage.output,
+            )
+        )
+        mail = DMail(completion.message.text.strip(), point.id)
+        return BackToTheFuture([mail], rule=rule.name, by_program=True, asks=rule.then == "draft")
 
 
 def hook_message(what: str, text: str) -> Message:

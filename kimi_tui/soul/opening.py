@@ -169,6 +169,7 @@ async def open_session(
         from kimi_tui.soul.configured_tools import configured_toolset
         from kimi_tui.soul.model_slot import Budget, LoopLimits
         from kimi_tui.soul.skills import SessionSkills
+        from kimi_tui.tools.past_command import sweep_in_background
         from kimi_tui.tools.sandbox.layers import risk_of
         from kimi_tui.tools.sandbox.policy import SandboxSettings
 
@@ -235,6 +236,7 @@ async def open_session(
         await start_servers(soul, is_attended=waits_for_sandbox)
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
+    sweep_in_background(os.environ)
     return Opened(
         soul=soul,
         history=soul.hand_over_history(),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from kimi_tui.display_names import titled
+from kimi_tui.display_names import titled, unmarked
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.completion import first_line
 from kimi_tui.llm.errors import LLMError
@@ -47,7 +47,7 @@ async def propose_title(conversation: Conversation) -> str:
         log.info("the session was not named: %s", type(error).__name__)
         return ""
     conversation.meter.add_usage(usage)
-    return short_title(one_line(line).strip(" .\"'`*#“”«»"))
+    return short_title(unmarked(one_line(line)).strip(" .\"'`*#“”«»"))
 
 
 def _beginning(messages: Sequence[Message]) -> tuple[str, str]:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kimi_tui.config.settings import ModelPrices
+from kimi_tui.config.settings import USUAL_PRICES, ModelPrices
+from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.session.context_index import ContextIndex
 from kimi_tui.session.journal import JournalEntry
@@ -29,6 +30,8 @@ from kimi_tui.wire.events import (
     ContextReverted,
     Event,
     EventRecord,
+    LineChanged,
+    RuleApplied,
     StatusUpdate,
     StepBegin,
     StepInterrupted,
@@ -215,6 +218,160 @@ class CompactionTokens(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class RuleFigures:
+    """What a rule of D-Mails did in a session, and what it saved.
+
+    Attributes:
+        name: the rule's name; empty for the D-Mails that no rule led to.
+        fired, drafted, sent, refused: how many times.
+        taken: the tokens that its D-Mails took out of the context.
+        calls: the model calls that followed them on their lines, summed over the D-Mails.
+        saved: taken x calls that followed x price of a cached token, in money, or in tokens of fresh input without prices.
+        cost: what the D-Mails and their drafts cost, in the same unit.
+        currency: of both; empty for tokens.
+    """
+
+    name: str
+    fired: int = 0
+    drafted: int = 0
+    sent: int = 0
+    refused: int = 0
+    taken: int = 0
+    calls: int = 0
+    saved: float = 0.0
+    cost: float = 0.0
+    currency: str = ""
+
+    @property
+    def net(self) -> float:
+        """What was really saved; less than 0 for a loss."""
+        return self.saved - self.cost
+
+
+@dataclass(slots=True)
+class _SentByRule:
+    """A D-Mail that is still in the context: the tokens that it took out, and the calls since then."""
+
+    rule: str
+    uid: str
+    cut: ContextReverted
+    price: ModelPrices
+    calls: int = 0
+    is_there: bool = True
+
+
+class RuleSavings:
+    """Follows the events of a session, and computes what each rule saved.
+
+    A D-Mail saves its tokens at each call from its own on, until a compaction, or until its place in the conversation is left.
+
+    Args:
+        prices: the prices by model; a model without one has the usual ratios, and the unit is tokens of fresh input if no
+            model has one.
+    """
+
+    def __init__(self, prices: Mapping[str, ModelPrices]) -> None:
+        self._prices = prices
+        self._model = ""
+        self._counts: dict[str, Counter[str]] = {}
+        self._costs: dict[str, float] = {}
+        self._sent: list[_SentByRule] = []
+        self._drafted = ""
+        """The rule whose draft is not sent yet."""
+        self._totals = (0, 0)
+        self.figures = CheckpointTokens()
+        self._cuts = DMailCuts()
+
+    def apply(self, event: Event) -> None:
+        """Apply an event."""
+        self.figures.apply(event)
+        self._cuts.apply(event)
+        match event:
+            case RuleApplied(rule=rule, did=did):
+                self._counts.setdefault(rule, Counter())[did] += 1
+                if did == "drafted":
+                    self._cost(rule, event.input - event.cached, event.cached, event.output)
+                    self._drafted = rule
+            case StatusUpdate():
+                self._model = event.model or self._model
+                now = (event.total_input, event.total_output)
+                # A status is published more than once for a call.
+                is_call = event.step_input is not None and now != self._totals
+                self._totals = now
+                if is_call:
+                    for one in self._sent:
+                        one.calls += one.is_there
+            case ContextReverted(reason="dmail") if event.from_checkpoint >= event.checkpoint_id:
+                self._leave(event)
+                self._counts.setdefault(event.rule, Counter())["sent"] += 1
+                letter = text_tokens(event.text) + text_tokens(event.facts)
+                # The agent wrote the D-Mail in a call of its own, which read the context before; a draft was counted above.
+                is_agents = event.author == "agent" and not (
+                    event.rule and event.rule == self._drafted
+                )
+                before = max(0, event.tokens_after - letter) if is_agents else 0
+                written = text_tokens(event.text) if is_agents else 0
+                self._cost(event.rule, letter, before, written)
+                self._drafted = ""
+                self._sent.append(_SentByRule(event.rule, event.uid, event, self._price))
+            case ContextReverted():
+                self._leave(event)
+            case CompactionEnd(error="") | LineChanged(op="jump" | "undo" | "redo"):
+                for one in self._sent:
+                    one.is_there = False
+            case _:
+                pass
+
+    def _leave(self, event: ContextReverted) -> None:
+        for one in self._sent:
+            if one.cut.checkpoint_id >= event.checkpoint_id:
+                one.is_there = False
+
+    @property
+    def _price(self) -> ModelPrices:
+        return self._prices.get(self._model) or USUAL_PRICES
+
+    def _cost(self, rule: str, fresh: int, cached: int, output: int) -> None:
+        price = self._price
+        amount = fresh * price.input + cached * price.cached_input + output * price.output
+        self._costs[rule] = self._costs.get(rule, 0.0) + amount
+
+    def rules(self) -> tuple[RuleFigures, ...]:
+        """Return the figures of each rule that fired, in the order of their first firing."""
+        taken: Counter[str] = Counter()
+        calls: Counter[str] = Counter()
+        saved: dict[str, float] = {}
+        for one, (uid, cut) in zip(
+            self._sent,
+            [(uid, cut) for uid, cut in self._cuts.all if cut.from_checkpoint >= cut.checkpoint_id],
+            strict=True,
+        ):
+            tokens = saved_by(uid, cut, self.figures)
+            taken[one.rule] += tokens
+            calls[one.rule] += one.calls
+            amount = tokens * one.calls * one.price.cached_input
+            saved[one.rule] = saved.get(one.rule, 0.0) + amount
+        currency = next((price.currency for price in self._prices.values()), "")
+        unit = _PER_TOKENS if currency else 1
+        return tuple(
+            RuleFigures(
+                name,
+                counts["fired"],
+                counts["drafted"],
+                counts["sent"],
+                counts["refused"],
+                taken[name],
+                calls[name],
+                saved.get(name, 0.0) / unit,
+                self._costs.get(name, 0.0) / unit,
+                currency,
+            )
+            for name, counts in self._counts.items()
+            if name
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """Counts, tokens and seconds of a session.
 
@@ -232,6 +389,7 @@ class Statistics:
     output_tokens: int = 0
     dmails: int = 0
     dmail_tokens_saved: int = 0
+    dmail_rules: tuple[RuleFigures, ...] = ()
     compactions: tuple[CompactionTokens, ...] = ()
     rewinds: int = 0
     model_s: float = 0.0
@@ -269,8 +427,11 @@ class _Clock:
         self.asking_model = False
 
 
-def statistics(records: Iterable[EventRecord]) -> Statistics:
-    """Count a session's events, given in order."""
+def statistics(
+    records: Iterable[EventRecord], prices: Mapping[str, ModelPrices] | None = None
+) -> Statistics:
+    """Count a session's events, given in order; `prices` by model are for what the rules of D-Mails saved."""
+    rules = RuleSavings(prices or {})
     clock = _Clock()
     tools: Counter[str] = Counter()
     status: StatusUpdate | None = None
@@ -282,6 +443,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
         event = record.event
         sent.apply(event)
         figures.apply(event)
+        rules.apply(event)
         if isinstance(event, TurnBegin):
             # A program that was killed in mid-turn left the turn open; nobody waited until the next turn.
             clock.stop()
@@ -336,6 +498,7 @@ def statistics(records: Iterable[EventRecord]) -> Statistics:
         output_tokens=status.total_output if status else 0,
         dmails=dmails,
         dmail_tokens_saved=sum(saved_by(uid, cut, figures) for uid, cut in sent.all),
+        dmail_rules=rules.rules(),
         compactions=tuple(compactions),
         rewinds=rewinds,
         model_s=clock.model_s,
@@ -355,7 +518,7 @@ def session_statistics(session: Session, prices: Mapping[str, ModelPrices]) -> S
     ledger = Ledger(prices)
     for record in history.stored:
         ledger.follow(record.event)
-    counted = statistics(history.stored)
+    counted = statistics(history.stored, prices)
     if history.shown is not history.stored:
         # These are the figures that the chat's cards show.
         drawn = statistics(history.shown)

@@ -59,6 +59,7 @@ class ToolOutcome:
         brief: a fact in a few words for the card (`184 lines`).
         effects: the changes, and other parts of the card.
         images: the images for the model.
+        check_passed: whether all checks after the edit passed; None if none ran.
     """
 
     output: str = ""
@@ -67,6 +68,7 @@ class ToolOutcome:
     brief: str = ""
     effects: tuple[Effect, ...] = ()
     images: tuple[Image, ...] = ()
+    check_passed: bool | None = None
 
 
 def failure(message: str, *, brief: str = "") -> ToolOutcome:

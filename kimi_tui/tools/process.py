@@ -209,6 +209,7 @@ class RunningCommand:
         confined_to: Sequence[str] = (),
         ends_all: bool = False,
         around: AbstractContextManager[object] | None = None,
+        on_bytes: Callable[[bytes], None] | None = None,
     ) -> None:
         """Prepare the command.
 
@@ -221,7 +222,9 @@ class RunningCommand:
             confined_to: the words with which its supervisor confines it.
             ends_all: whether to end the processes that it leaves running.
             around: a context that is entered in the command's thread before it starts, and left when all its processes have ended.
+            on_bytes: called in the command's thread with all of its output, as it comes.
         """
+        self._on_bytes = on_bytes
         self._around = around or contextlib.nullcontext()
         self._confined_to = confined_to
         self._ends_all = ends_all
@@ -302,6 +305,8 @@ class RunningCommand:
         with self._capture_lock:
             self._capture.feed(data)
         self._live.feed(data)
+        if self._on_bytes is not None:
+            self._on_bytes(data)
 
     def end(self) -> None:
         """End the command with all its processes, from any thread; it then counts as ended by a timeout."""

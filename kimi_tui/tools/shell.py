@@ -463,8 +463,13 @@ def command_that_ran(asked_for: str, message: str) -> str:
 
 def shell_argv(command: str, env: ToolEnv) -> list[str]:
     """Return the arguments that run the command in bash without start-up files, or in sh if there is no bash."""
+    return bash_argv(command, env.environ, env.work_dir)
+
+
+def bash_argv(command: str, environ: Mapping[str, str], work_dir: Path) -> list[str]:
+    """Return the same arguments; no program in the work folder is taken for bash."""
     usual = (place for place in ("/bin/bash", "/usr/bin/bash") if os.access(place, os.X_OK))
-    if bash := next(usual, None) or find_program("bash", env.environ, env.work_dir):
+    if bash := next(usual, None) or find_program("bash", environ, work_dir):
         return [bash, "--noprofile", "--norc", "-c", command]
     return ["/bin/sh", "-c", command]
 

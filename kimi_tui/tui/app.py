@@ -198,7 +198,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         # This is set before Textual makes its style sheet, so that the sheet is parsed once and not again for another theme.
         self.set_reactive(App.theme, chosen.name)
         # Textual loads the styles of every screen but the first.
-        super().__init__(css_path=[*sheets("app"), *self._first_sheets()])
+        super().__init__(css_path=[*sheets("app", "rows"), *self._first_sheets()])
         self.glyphs: Glyphs = ASCII if launch.config.glyphs == "ascii" else UNICODE
         self.exit_message = ""
         self.demo_notice = ""

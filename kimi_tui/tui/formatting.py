@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.soul.blame import LineAuthor
     from kimi_tui.soul.token_meter import WindowPart
-    from kimi_tui.soul.usage import Cost, Statistics
+    from kimi_tui.soul.usage import Cost, RuleFigures, Statistics
 
 MINUS = "−"
 LEAST_S = 0.05
@@ -345,6 +345,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
                 f"{figures.dmails:,}, {tokens(figures.dmail_tokens_saved)} tokens taken out of the context",
             )
         )
+    pairs.extend((f"rule {one_line(one.name)}", rule_words(one)) for one in figures.dmail_rules)
     if figures.compactions:
         each = ", ".join(
             f"{tokens(before)} to {tokens(after, estimated=not measured)} ({percent(after, before)})"
@@ -364,6 +365,25 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
     if figures.is_fork and pairs:
         pairs.append(("a fork", "these figures include the session that this one was forked from"))
     return pairs
+
+
+def rule_words(rule: RuleFigures) -> str:
+    """Return what a rule of D-Mails did, and what it really saved, as a sentence."""
+    did = f"fired {rule.fired:,}, drafted {rule.drafted:,}, sent {rule.sent:,}, refused {rule.refused:,}"
+    if not (rule.sent or rule.cost):
+        return did
+
+    def amount(value: float) -> str:
+        if rule.currency:
+            sign = "-" if value < 0 else ""
+            return f"{sign}{money(abs(value), rule.currency)}"
+        return f"{value:,.0f} tokens"
+
+    unit = "" if rule.currency else " (as fresh input; no prices are set)"
+    return (
+        f"{did}; {tokens(rule.taken)} tokens taken out, {counted(rule.calls, 'call')} since then: saved {amount(rule.saved)}, "
+        f"cost {amount(rule.cost)}, net {amount(rule.net)}{unit}"
+    )
 
 
 def window_pairs(parts: Iterable[WindowPart]) -> list[tuple[str, tuple[str, str]]]:

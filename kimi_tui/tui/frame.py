@@ -5,7 +5,7 @@ The first frame on the screen has header and chat only; timeline and gauge are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.cells import cell_len
@@ -37,7 +37,8 @@ from kimi_tui.tui.frame_rows import (
 )
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
-from kimi_tui.tui.rows import Span
+from kimi_tui.tui.row_list import PaintedRows, plain
+from kimi_tui.tui.rows import Line
 from kimi_tui.tui.screens import add_sheets, app_of
 from kimi_tui.tui.stored_rows import StoredRows
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
@@ -50,25 +51,10 @@ if TYPE_CHECKING:
     from kimi_tui.tui.views import Views
 
 
-_VARIABLES = {
-    "strong": "bold $ink-strong",
-    "ink": "$ink",
-    "quiet": "$ink-quiet",
-    "accent/b": "bold $accent",
-    "error/b": "bold $kind-error",
-}
-"""The colours of the frame's rows, by the names of their styles."""
-
-
-def content_of(spans: Iterable[Span]) -> Content:
-    """Return the spans of a row of the frame in the colours of the style sheet."""
-    return Content.assemble(*((span.text, _VARIABLES[span.style]) for span in spans))
-
-
 # --- header, the first row
 
 
-class Header(Widget):
+class Header(PaintedRows):
     """The first row of the main screen."""
 
     heading: reactive[HeaderText] = reactive(HeaderText())
@@ -84,9 +70,9 @@ class Header(Widget):
         super().__init__()
         self.set_reactive(Header.heading, heading)
 
-    def render(self) -> Content:
+    def lay_out(self, width: int) -> Sequence[Line]:
         """Return the row, fitted to its width."""
-        return content_of(heading_spans(self.heading, self.content_size.width, glyphs_of(self)))
+        return [Line(tuple(heading_spans(self.heading, width, glyphs_of(self))))]
 
     def on_click(self, event: events.Click) -> None:
         """Post which part was clicked."""
@@ -104,12 +90,12 @@ class Header(Widget):
 # --- footer, the last row
 
 
-def hint_row(hints: Sequence[Hint], width: int) -> Content:
+def hint_row(hints: Sequence[Hint], width: int) -> Line:
     """Return a row of at most `width` cells with as many hints as fit."""
-    return content_of(hint_spans(hints, width))
+    return Line(tuple(hint_spans(hints, width)))
 
 
-class Footer(Widget):
+class Footer(PaintedRows):
     """The last row of a screen, with its keys. It is empty while a modal screen, which shows its own keys, covers this one."""
 
     hints: reactive[tuple[Hint, ...]] = reactive(())
@@ -138,13 +124,11 @@ class Footer(Widget):
     def _covered(self) -> None:
         self.refresh()
 
-    def render(self) -> Content:
+    def lay_out(self, width: int) -> Sequence[Line]:
         """Return as many hints as fit."""
         if self.urgent:
-            return Content.styled(self.urgent, "bold $ink-strong")
-        if app_of(self).screen is not self.screen:
-            return Content("")
-        return hint_row(self.hints, self.content_size.width)
+            return [plain(self.urgent, "strong")]
+        return [hint_row(self.hints, width)] if app_of(self).screen is self.screen else []
 
 
 # --- panes and frame

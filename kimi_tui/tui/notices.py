@@ -13,16 +13,14 @@ from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack, runtime_che
 
 from textual import events
 from textual.containers import Container
-from textual.content import Content
-from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.selection import Selection
-from textual.widget import Widget
 
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.rows import in_rows
+from kimi_tui.tui.row_list import PaintedRows
+from kimi_tui.tui.rows import Line, Span, in_rows
 from kimi_tui.tui.terminal_input import PaintWatch
 
 Level = Literal["info", "warning", "error"]
@@ -34,7 +32,7 @@ ROWS_ALONE = 4
 """Rows that the newest notice may take if it would be shortened otherwise (in narrow terminals)."""
 LIST_ROWS = 6
 """The most rows of a notice that lists several."""
-_EDGES = {"info": "$accent", "warning": "$warn", "error": "$kind-error"}
+_EDGES = {"info": "accent", "warning": "warn", "error": "error"}
 
 
 class NoticeDetails(TypedDict, total=False):
@@ -106,10 +104,10 @@ def standing(
 
 
 @lru_cache(maxsize=2)
-def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> Sequence[Content]:
+def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> Sequence[Line]:
     """Return the rows of the newest notices that fit, each with its advice below it; one with a list is shown alone."""
     room = max(8, width - 6)
-    rows: list[Content] = []
+    rows: list[Line] = []
     for one in reversed(board):
         if one.more:
             return [*rows, *_list_rows(one, room, glyphs)]
@@ -119,34 +117,34 @@ def notice_rows(board: tuple[ShownNotice, ...], width: int, glyphs: Glyphs) -> S
         if len(rows) + len(text) + len(advice) > most:
             return rows
         signs = [f"{glyphs.caution} " if one.level != "info" else "  "] + ["  "] * most
-        styled = [(row, "bold $ink-strong") for row in text] + [(row, "$ink") for row in advice]
+        styled = [Span(row, "strong") for row in text] + [Span(row) for row in advice]
         edge = _EDGES[one.level]
         rows += [
-            Content.assemble((glyphs.edge, edge), " ", (sign, f"bold {edge}"), row)
+            Line((Span(glyphs.edge, edge), Span(" "), Span(sign, f"{edge}/b"), row))
             for sign, row in zip(signs, styled, strict=False)
         ]
     return rows
 
 
-def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Content]:
+def _list_rows(notice: ShownNotice, room: int, glyphs: Glyphs) -> list[Line]:
     """Return the rows of several notices, each with its sign; if not all fit, the last row names `/notices`."""
     texts = (notice.text, *notice.more)
     n_shown = len(texts) if len(texts) <= LIST_ROWS else LIST_ROWS - 1
     each = max(1, LIST_ROWS // len(texts))
-    rows: list[Content] = []
+    rows: list[Line] = []
     for text in texts[:n_shown]:
         sign = f"{glyphs.caution} " if notice.level != "info" else "  "
         for line in in_rows(text, room, each, glyphs.cut):
-            head = (glyphs.edge, "$warn"), " ", (sign, "bold $warn")
-            rows.append(Content.assemble(*head, (line, "$ink-strong")))
+            head = Span(glyphs.edge, "warn"), Span(" "), Span(sign, "warn/b")
+            rows.append(Line((*head, Span(line, "bright"))))
             sign = "  "
     if n_shown < len(texts):
         rest = f"   {len(texts) - n_shown} more. /notices lists all"
-        rows.append(Content.assemble((glyphs.edge, "$warn"), (rest, "$ink")))
+        rows.append(Line((Span(glyphs.edge, "warn"), Span(rest))))
     return rows
 
 
-class Notices(Widget):
+class Notices(PaintedRows):
     """The notices of a pane. The widget is hidden while there are none."""
 
     board: reactive[tuple[ShownNotice, ...]] = reactive((), layout=True, init=False)
@@ -211,18 +209,14 @@ class Notices(Widget):
             self._posted_rows = self.n_rows
             self.post_message(self.HeightChanged())
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of rows at that width, which is not the widget's own before it has a place."""
-        return len(notice_rows(self.board, width, glyphs_of(self)))
-
-    def render(self) -> Content:
+    def lay_out(self, width: int) -> Sequence[Line]:
         """Return the rows of all notices."""
-        return Content("\n").join(notice_rows(self.board, self.size.width, glyphs_of(self)))
+        return notice_rows(self.board, width, glyphs_of(self))
 
     def on_click(self, event: events.Click) -> None:
-        """Select at a third click the same as at the second: Textual would select all text in the same pane."""
+        """Select all at a second click, and the same at a third: a notice is copied whole."""
+        event.prevent_default()
         if event.chain > 1:
-            event.prevent_default()
             self.text_select_all()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:

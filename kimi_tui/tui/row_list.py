@@ -22,17 +22,18 @@ from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.row_window import ListState
-from kimi_tui.tui.rows import BLANK, Line, Span
+from kimi_tui.tui.rows import BLANK, Line, Span, cells, wrap
 from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.transcript.selection import select_piece, with_selection
 
 ROW_STYLES = (
     *INKS,
+    *("bright", "rule"),
     *("ok", "warn", "lost", "user", "line", "added", "removed", "add", "del"),
     *("code-keyword", "code-string", "code-comment"),
     *("page", "raised", "band", "select", "lost-bg", "dmail-bg", "add-bg", "del-bg"),
 )
-"""The styles of rows, in `rows.tcss`: each screen with such a widget names that sheet."""
+"""The styles of rows, in `rows.tcss`."""
 
 
 class Look(NamedTuple):
@@ -172,6 +173,42 @@ class PaintedRows(LateStyled, Widget):
         at = event.get_content_offset(self)
         if at is not None:
             select_piece(self, event, self.text_of(at.y), at)
+
+
+class Words(PaintedRows):
+    """Text in a dialog or beside its fields, which breaks between words.
+
+    Args:
+        lines: the text, a `Line` for each of its paragraphs.
+        widget_id: the widget's id.
+        classes: its CSS classes.
+    """
+
+    def __init__(self, *lines: Line, widget_id: str | None = None, classes: str = "") -> None:
+        super().__init__(widget_id=widget_id)
+        self.set_class(bool(classes), *classes.split())
+        self._lines = lines
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is a text."""
+        return bool(self._lines)
+
+    def show(self, *lines: Line) -> None:
+        """Show another text."""
+        if lines != self._lines:
+            self._lines = lines
+            self.refresh(layout=True)
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        """Return the width of the longest line of the text."""
+        texts = (text for line in self._lines for text in line.text.split("\n"))
+        return max(map(cells, texts), default=0)
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Return the rows of the text; an empty one takes a row."""
+        rows = [Line(tuple(row)) for line in self._lines for row in wrap(line.spans, width)]
+        return rows or [BLANK]
 
 
 class RowList(PaintedRows, can_focus=True):

@@ -268,6 +268,7 @@ class ContextReverted:
         carried: the user's messages since then, which come before the D-Mail on the new line.
         pinned: the pinned messages that were carried over too, as `UID:NUMBER`; a uid alone stands for all messages of the checkpoint.
         author: the author of the D-Mail; `person` is the user.
+        rule: the name of the rule (`[[dmail.rules]]`) that led to the D-Mail; empty if none did.
     """
 
     reason: Operation
@@ -285,6 +286,30 @@ class ContextReverted:
     carried: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     author: Literal["agent", "person"] = "agent"
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleApplied:
+    """A rule of `[[dmail.rules]]` fired, or the D-Mail that came of it was drafted or refused. One that was sent is a `ContextReverted`.
+
+    Attributes:
+        rule: the name of the rule.
+        did: what happened. `failed` is a draft that could not be written.
+        then: the rule's action: `remind`, `draft` or `send`.
+        checkpoint_id: the checkpoint to which the D-Mail is to go.
+        text: a sentence that says why the rule fired, or why the draft failed.
+        input: the input tokens of the drafting call; `cached` of them were cached, `output` were written.
+    """
+
+    rule: str
+    did: Literal["fired", "drafted", "refused", "failed"]
+    then: Literal["remind", "draft", "send"] = "remind"
+    checkpoint_id: int = -1
+    text: str = ""
+    input: int = 0
+    cached: int = 0
+    output: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -624,6 +649,7 @@ Event = (
     | StatusUpdate
     | CheckpointCreated
     | ContextReverted
+    | RuleApplied
     | CompactionBegin
     | CompactionEnd
     | ApprovalRequest

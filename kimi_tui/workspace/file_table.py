@@ -322,7 +322,7 @@ class StoredTable(Mapping[str, ManifestEntry]):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is known about the table.
+        """The facts about the table.
 
         Raises:
             OSError: the file cannot be read, or is damaged.

@@ -52,7 +52,7 @@ class FilePair(NamedTuple):
 
     @property
     def status(self) -> Status:
-        """What happened to the file."""
+        """The kind of the change."""
         if self.old is None:
             return "new"
         if self.new is None:

@@ -16,6 +16,7 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -221,6 +222,15 @@ class SnapshotLog:
     def place(self, snapshot: Snapshot) -> int:
         """Return the place of a snapshot in the log."""
         return self._position[snapshot.id]
+
+    def marked_at(self, uid: str) -> int:
+        """Return the place of the last snapshot before a checkpoint; -1 if there is none, or the checkpoint is not known."""
+        return self._marks.get(uid, -1)
+
+    def next_marks(self) -> dict[str, str]:
+        """Return for each checkpoint, on any line, the one that was made next; the newest has none."""
+        uids = [*self._marks]
+        return dict(pairwise(uids))
 
     def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
         """Return the later one of two snapshots."""

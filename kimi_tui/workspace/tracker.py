@@ -296,7 +296,7 @@ class Tracker:
         if self._owed:
             latest = self._log.latest
             folders = edited(folders, {path: latest.get(path) for path in self._owed})
-        # What a process writes through a mapping may leave the stamp as it was.
+        # A process that writes through a mapping may leave the stamp as it was.
         held = held_files(os.path.realpath(self._root))
         if held.is_unknown:
             return

@@ -48,7 +48,7 @@ def test_help_names_every_command(place: Place) -> None:
 
 
 @pytest.mark.sample
-@pytest.mark.parametrize("command", ["checkpoints", "--version"])
+@pytest.mark.parametrize("command", ["--version", "checkpoints"])
 def test_a_reader_that_has_seen_enough(place: Place, command: str) -> None:
     if command != "--version":
         place.three_turns()
@@ -146,6 +146,8 @@ def test_a_command_waits_for_no_import_that_it_does_not_need(place: Place) -> No
         "main(['checkpoints'])\n"
         "found = [name for name in ('textual', 'openai', 'httpx', 'httpx2') if name in sys.modules]\n"
         "assert not found, found\n"
+        "assert main(['export', '--html']) == 0\n"
+        "assert 'textual' not in sys.modules\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=place.work, capture_output=True, text=True, check=False

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -178,19 +177,6 @@ def test_a_recording_of_a_terminal(place: Place) -> None:
     assert not re.sub(r"\x1b\[[0-9;]*m", "", text).count("\x1b")
     assert "\x1b[31mdone" not in text
     assert "the screen" in text
-
-
-def test_an_export_needs_no_textual(place: Place) -> None:
-    place.three_turns()
-    code = (
-        "import sys\nfrom kimi_tui.cli import main\n"
-        "assert main(['export', '--html']) == 0\n"
-        "assert 'textual' not in sys.modules\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=place.work, capture_output=True, text=True, check=False
-    )
-    assert (run.returncode, run.stderr) == (0, "")
 
 
 @pytest.mark.exhaustive

@@ -175,6 +175,7 @@ async def test_said_again_after_a_no_the_story_goes_on_where_it_was(stage: Stage
     assert stage.demo.suggestions.next.startswith("Do all the samples")
 
 
+@pytest.mark.exhaustive
 async def test_without_the_fix_the_samples_do_not_go_through(stage: Stage) -> None:
     stage.says_no = True
     await stage.say_next()

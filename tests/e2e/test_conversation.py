@@ -22,6 +22,7 @@ def _said(request: Request) -> str:
     return json.dumps(request.messages[1:], ensure_ascii=False)
 
 
+@pytest.mark.exhaustive
 def test_type_approve_click_a_row_rewind_and_ask_again(
     configured: Program, server: ChatServerThread
 ) -> None:

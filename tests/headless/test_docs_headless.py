@@ -89,6 +89,7 @@ def test_the_action_reviews_a_pull_request_without_a_sandbox(scripts: Scripts) -
     assert not scripts.sessions()
 
 
+@pytest.mark.exhaustive
 def test_the_hook_refuses_a_commit(scripts: Scripts) -> None:
     repository(scripts)
     found = re.search(r"```sh\n(.*?)```", part("Before each commit"), re.DOTALL)

@@ -81,6 +81,7 @@ def instant_cells(
         return cells_of(made._changes(), size)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("theme", "colours", "size", "text", "changes"),
     [

@@ -281,6 +281,7 @@ def test_what_compactions_keep_of_a_checkpoint() -> None:
     waited.teardown()
 
 
+@pytest.mark.exhaustive
 def test_what_forks_and_pins_make_of_a_history() -> None:
     letter = Answer(speaks=False, n_calls=1, dmails=(0,))
     # A line that was left later than where the fork begins; then nothing of the old line is left.
@@ -331,6 +332,7 @@ def test_what_forks_and_pins_make_of_a_history() -> None:
     much.teardown()
 
 
+@pytest.mark.exhaustive
 def test_what_was_cut_is_not_what_was_left_last() -> None:
     letter = Answer(speaks=False, n_calls=1, dmails=(0,))
     # A pinned summary comes along with a D-Mail, after the user's messages before it.

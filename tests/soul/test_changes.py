@@ -141,6 +141,7 @@ def test_changes_against_a_branch_begin_where_it_was_left(repository: Path) -> N
     assert found.subjects == ("Second", "First")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "base",
     [

@@ -111,6 +111,7 @@ async def paused(on: Stage, said: str) -> tuple[asyncio.Task[None], ev.ApprovalR
 NOWHERE = call("ReadFile", {"path": "nowhere.txt"})
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("mode", ["ask", "all"])
 async def test_the_turn_goes_on_where_the_user_says_so(tmp_path: Path, mode: str) -> None:
     async with stage(tmp_path, mode=mode) as on:
@@ -162,6 +163,7 @@ def mail(text: str) -> Answer:
     return calls([("SendDMail", {"message": text, "checkpoint_id": 1})])
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("said", ["Go on", "Write the file.", ""])
 async def test_dmails_in_a_circle_do_not_go_unasked(tmp_path: Path, said: str) -> None:
     async with stage(tmp_path) as on:

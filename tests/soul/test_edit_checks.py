@@ -55,6 +55,7 @@ async def test_what_fails_goes_to_the_model_shortened(tmp_path: Path) -> None:
         assert brief.text == "1 line · sh -c failed"
 
 
+@pytest.mark.exhaustive
 @confined
 async def test_a_formatter_has_a_diff_of_its_own_and_a_rewind_takes_it_along(
     tmp_path: Path,

@@ -335,6 +335,7 @@ def test_made_up_facts_are_bounded_and_clean(large: int) -> None:
     assert images_of(record) == image_blocks(said)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("spoil", ["gone", "changed", "a link", "another way"])
 async def test_what_is_not_stored_is_said_and_nothing_else_is_sent(
     tmp_path: Path, spoil: str

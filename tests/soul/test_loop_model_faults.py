@@ -246,6 +246,7 @@ async def test_what_is_no_fault(tmp_path: Path, name: str) -> None:
         await goes_on(on)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("window", "read", "is_full"),
     [(100_000, 99_000, False), (24_000, 25_000, True)],

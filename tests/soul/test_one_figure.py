@@ -254,6 +254,7 @@ async def test_what_a_dmail_left_is_known_by_the_context_too(tmp_path: Path, los
         await on.open()
 
 
+@pytest.mark.exhaustive
 async def test_after_every_operation(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         places = Places(on)

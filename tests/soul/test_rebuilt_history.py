@@ -128,6 +128,7 @@ async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: 
             assert timeline.tree.live[-1].said == ("b", "c"), name
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("is_recorded", [True, False])
 async def test_files_that_came_back_with_a_dmail_are_not_kept_in_a_rebuilt_history(
     tmp_path: Path, *, is_recorded: bool

@@ -141,6 +141,7 @@ async def test_a_title_that_never_ends_is_cut(tmp_path: Path) -> None:
         assert title.startswith("on and on")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("begins", ["turn", "compaction"])
 async def test_a_title_gives_way_to_what_the_user_waits_for(tmp_path: Path, begins: str) -> None:
     async with stage(tmp_path) as on:

@@ -162,7 +162,7 @@ def test_the_newest_notice_is_not_cut_in_a_narrow_terminal() -> None:
     )
     older = ShownNotice.of("The session was renamed.")
     for board in ((newest,), (older, newest)):
-        shown = [row.plain for row in notice_rows(board, 60, UNICODE)]
+        shown = [row.text for row in notice_rows(board, 60, UNICODE)]
         assert " ".join(" ".join(row.split()[1:]) for row in shown) == f"{text} {newest.advice}"
     # Two that have room for it are shown together, in no more rows than before.
     assert len(notice_rows((older, ShownNotice.of("It was undone.", advice="x")), 60, UNICODE)) == 3

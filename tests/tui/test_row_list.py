@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 
 from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
 from kimi_tui.tui.row_list import Look, RowList, RowModel, plain
-from kimi_tui.tui.row_window import ListState
+from kimi_tui.tui.row_window import ListState, RowWindow
 from kimi_tui.tui.rows import Line
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK
@@ -74,6 +74,25 @@ class ListMachine(RuleBasedStateMachine):
 
 TestListMachine = ListMachine.TestCase
 TestListMachine.settings = settings(max_examples=40, stateful_step_count=25)
+
+
+def test_a_window_shows_rows_moves_no_further_than_needed_and_leaves_no_room_free() -> None:
+    window = RowWindow()
+    assert list(window.fit(10, 4)) == [0, 1, 2, 3]
+    assert (window.above, window.below, window.shows_all) == (0, 6, False)
+    window.show(5, 6)
+    assert list(window.on_view) == [3, 4, 5, 6]
+    window.show(2, 9)  # more rows than fit: the first ones
+    assert list(window.on_view) == [2, 3, 4, 5]
+    window.move(99)
+    assert (window.top, window.below) == (6, 0)
+    window.centre(4)
+    assert list(window.on_view) == [2, 3, 4, 5]
+    window.centre(0)
+    assert window.top == 0
+    window.move(5)
+    assert list(window.fit(3, 4)) == [0, 1, 2]
+    assert window.shows_all
 
 
 class Numbers(RowModel):

@@ -117,6 +117,8 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
         ["done", "interrupted", "rejected", "error"]
     ),
     "Literal['info', 'warning', 'error']": st.sampled_from(["info", "warning", "error"]),
+    "Literal['fired', 'drafted', 'refused', 'failed']": st.sampled_from(["fired", "failed"]),
+    "Literal['remind', 'draft', 'send']": st.sampled_from(["remind", "send"]),
     "Literal['agent', 'person']": st.sampled_from(["agent", "person"]),
     "Literal['', 'on', 'lean', 'off']": st.sampled_from(["", "on", "lean", "off"]),
     "Mode": st.sampled_from(get_args(Mode)),

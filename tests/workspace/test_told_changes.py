@@ -58,6 +58,7 @@ def play(top: Path, seed: int, steps: int) -> None:
     assert followed.scanner.n_walks < steps / 4
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_told_is_what_a_walk_finds(seed: int, tmp_path: Path) -> None:
     play(tmp_path, seed, 35)

@@ -23,7 +23,8 @@ private layers of the work folder), `home:FOLDER`, `plain:NAME/PATH` and `layer:
 of temporary files, at `PRIVATE_AT`); `keep:PATH` (read-only, below a writable one); `pin:FOLDER` (a parent of one of these, which must
 not be renamed); `hide:PATH`; `socket:PATH` (hidden too, if it still exists); `empty:PATH` (a folder that is empty but for what
 follows, and what may be written); `show:PATH` (a file or folder in it that can be read); `link:PATH`, each with `to:TARGET`;
-`text:PATH`, a file, each with `is:CONTENT`. Paths are absolute and without links, parents before children. Each path is opened
+`text:PATH`, a file, each with `is:CONTENT`; `over:PLACE`, each with `lower:PATH` and `upper:FOLDER`, mounted before all others
+(see `_lay_over`). With `level:view` these are all: the process is in a mount namespace of its own, and not confined. Paths are absolute and without links, parents before children. Each path is opened
 once and without following links, because a command in the background can have put a link there since the policy was made.
 """
 
@@ -111,8 +112,8 @@ that mount an empty file over each socket).
 """
 STARTED = "started"
 """The line on standard error after which a command in bubblewrap runs; lines before it are bubblewrap's own."""
-_HOME, _LEFT = "home", "left"
-"""Names in the folders of a layer: for the parts over the home folder, and for removable remains of the kernel."""
+_HOME, _LEFT, _FILES = "home", "left", "files"
+"""Names in the folders of a layer: for the parts over the home folder, removable remains of the kernel, and a work folder."""
 PRIVATE_AT = "/tmp/.kimi-tui-caches"
 """The path of a command's private folder of caches, for tools that get it in a variable."""
 _MOST_LAYERS = 64
@@ -268,6 +269,8 @@ _FASTOPEN = 0x20000000
 
 
 _KINDS = ("write", "keep", "pin", "hide", "socket", "empty", "show", "link", "to", "text", "is")
+_OVER_KINDS = ("over", "lower", "upper")
+_READ_ONLY = "read-only"
 _OF_HOME = "mode=755,size=16m"
 _OF_KEYS = ("/proc/keys", "/proc/key-users")
 """Files with the names of key rings, which the refused system calls would reveal too."""
@@ -288,7 +291,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         OSError: the process is not or not completely confined; do not start the command.
     """
     paths: dict[str, list[str]] = {
-        name: [] for name in (*_KINDS, "open", "argument", "plain", "layer")
+        name: [] for name in (*_KINDS, *_OVER_KINDS, "open", "argument", "plain", "layer")
     }
     said = {"level": "full", "network": "off", "tmp": "", "layers": "", "home": "", "private": ""}
     for word in words:
@@ -304,17 +307,23 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
         code = _written_filter(_filter(is_full=True, online=online, sockets=False))
         _begin_bubblewrap(code, paths, stay)
         return
+    here = os.getcwd()
+    if said["level"] == "view":
+        _enter(_NEWNS)
+        _lay_over(paths)
+        os.chdir(here)
+        return
     abi = landlock_abi()
     if abi < 1:
         raise OSError(errno.ENOSYS, "Landlock is not available")
     is_full = said["level"] == "full"
-    here = os.getcwd()
     laid: list[tuple[str, int]] = []
     if is_full:
         sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
         own_user = not _unshare(online)
         _end_with_parent()
         _go_on_below(stay, is_command=False)
+        _lay_over(paths)
         laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
         if said["private"]:
             laid.append((PRIVATE_AT, _tree(said["private"])))
@@ -391,8 +400,12 @@ def _check(result: int, step: str) -> int:
 
 
 def _unshare(online: bool) -> bool:
+    """Enter the namespaces of a command; return whether that was done as root, without a user namespace."""
+    return _enter(_NEWNS | _NEWIPC | _NEWPID | (0 if online else _NEWNET))
+
+
+def _enter(flags: int) -> bool:
     """Enter new namespaces; return whether that was done as root, without a user namespace."""
-    flags = _NEWNS | _NEWIPC | _NEWPID | (0 if online else _NEWNET)
     if os.geteuid() == 0 and _libc.unshare(flags) == 0:
         return True
     user, group = os.geteuid(), os.getegid()
@@ -568,6 +581,33 @@ def _make_point(path: str, is_folder: bool) -> None:
 
 def _under_private(path: str) -> bool:
     return path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))
+
+
+def _lay_over(paths: dict[str, list[str]]) -> None:
+    """Mount other files over places: each `lower` at its `over`, with an overlay that keeps what is written in the folder `upper`.
+
+    Where `upper` is empty, the file or folder itself is mounted, and `read-only` mounts it so. All of them are opened before
+    the first is mounted, as a place may cover the next one's `lower`.
+
+    Raises:
+        OSError: one of them cannot be mounted.
+    """
+    if not paths["over"]:
+        return
+    _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
+    trees: list[int] = []
+    for lower, upper in zip(paths["lower"], paths["upper"], strict=True):
+        if upper in ("", _READ_ONLY):
+            tree = _tree(lower)
+            to = _RDONLY if upper else 0
+            _set_mount(tree, "", to | _NOSUID | _NODEV, flags=_AT_RECURSIVE | _AT_EMPTY_PATH)
+        else:
+            place = _opened(lower)
+            tree = _overlay([f"{upper}/upper"], f"{upper}/work", _FILES, place)
+            os.close(place)
+        trees.append(tree)
+    for place, tree in zip(paths["over"], trees, strict=True):
+        _attach(tree, place)
 
 
 def _layers(

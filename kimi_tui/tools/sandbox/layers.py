@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import itertools
 import os
 import stat
 import subprocess
@@ -34,7 +33,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import is_under, links_to, read_regular
+from kimi_tui.filesystem import is_under, links_to, read_regular, remove_tree
 from kimi_tui.tools.process import word_set
 
 FOLDER = "sandbox"
@@ -301,7 +300,6 @@ _VARIABLES, _NAMES = "variables", "folder"
 _MOST_PATH_BYTES = 4096
 _MOST_FOLDERS = 2000
 _TRY = "import sys; sys.path.append(sys.argv[1]); import confine; confine.try_layers(sys.argv[2])"
-_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def layers_dir(environ: Mapping[str, str]) -> str:
@@ -600,46 +598,3 @@ def risk_of(writable: Iterable[str], environ: Mapping[str, str]) -> str:
         f"`writable` in the section [sandbox] of config.toml has {which}: commands can change programs there that "
         "other projects run. Remove the entry: commands now write to private copies of package caches."
     )
-
-
-# -- removing the files of commands -----------------------------------------------------------------------
-
-
-def remove_tree(top: str) -> None:
-    """Remove a folder that commands filled: it may have any depth, unreadable folders, and links to anywhere.
-
-    Each folder in it is moved to the top before it is listed, so paths and chains of descriptors stay short.
-
-    Raises:
-        OSError: not everything could be removed.
-    """
-    os.chmod(top, 0o700)
-    held = os.open(top, _OPENED)
-    try:
-        moved = (f".{os.urandom(8).hex()}.{number}" for number in itertools.count())
-        while names := os.listdir(held):
-            for name in names:
-                folder = _entered(name, held)
-                if folder < 0:
-                    continue
-                try:
-                    for inner in os.listdir(folder):
-                        deeper = _entered(inner, folder)
-                        if deeper >= 0:
-                            os.close(deeper)
-                            os.rename(inner, next(moved), src_dir_fd=folder, dst_dir_fd=held)
-                finally:
-                    os.close(folder)
-                os.rmdir(name, dir_fd=held)
-    finally:
-        os.close(held)
-    os.rmdir(top)
-
-
-def _entered(name: str, folder: int) -> int:
-    """Open a folder in another one, changing its mode if necessary, and return the descriptor; remove anything else, and return -1."""
-    if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=folder)
-        return -1
-    os.chmod(name, 0o700, dir_fd=folder)
-    return os.open(name, _OPENED, dir_fd=folder)

@@ -219,6 +219,7 @@ def policy_for(
     network: bool = False,
     memory: FolderMemory | None = None,
     added: Sequence[str] = (),
+    creates: bool = True,
 ) -> Policy:
     """Return the policy for a command in a work folder. It lists folders, so call it in a thread.
 
@@ -230,6 +231,8 @@ def policy_for(
         memory: the results of earlier listings of the folder.
         added: real paths of folders that the user added for this run; they are writable, but for repositories and other files
             that are run later.
+        creates: whether missing folders and settings of repositories are created, so that a command cannot create them; not
+            needed if nothing of what it writes stays.
 
     Raises:
         NoSandbox: the folder holds too many paths that have to be kept from commands.
@@ -306,7 +309,7 @@ def policy_for(
             writable.add(common)
             commons.append(common)
         for git in [common] if common else repositories_behind(link, work):
-            kept |= set(_of_git(git))
+            kept |= set(_of_git(git, creates=creates))
             kept |= {
                 path
                 for path in named_by_settings(git, repository, environ)
@@ -314,7 +317,7 @@ def policy_for(
             }
         kept |= {path for path in [link] if os.path.isfile(path)}
     for bare in (git for git in watch.repositories if folded(os.path.basename(git)) != ".git"):
-        kept |= {*_of_git(bare, makes_hooks=False)} | {
+        kept |= {*_of_git(bare, makes_hooks=False, creates=creates)} | {
             path for path in named_by_settings(bare, bare, environ) if _under(path, (work,))
         }
     roots = (work, *sorted(path for path in writable if not _under(path, (work,))))
@@ -1004,12 +1007,12 @@ def _step_stamps(git: str) -> dict[str, _Stamp]:
     return stamps
 
 
-def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
-    """Yield the paths in a repository that decide which programs git runs."""
+def _of_git(git: str, *, makes_hooks: bool = True, creates: bool = True) -> Iterator[str]:
+    """Yield the paths in a repository that decide which programs git runs; with `creates`, missing ones are created."""
     if not os.path.isdir(git) or os.path.islink(git):
         return
     modules = [*_modules(git)]
-    for path in (git, *modules) if makes_hooks else ():
+    for path in (git, *modules) if makes_hooks and creates else ():
         for name in ("hooks", *ADDRESSES) if path == git else ("hooks",):
             with contextlib.suppress(OSError), opened(path) as folder:
                 # git itself creates an empty one; if it were missing, a command could create and fill it.
@@ -1032,14 +1035,15 @@ def _of_git(git: str, *, makes_hooks: bool = True) -> Iterator[str]:
             elif os.path.islink(inner):
                 # A link itself cannot be made read-only; the folder that holds it can.
                 yield path
-            elif name == "config.worktree" and path in own_settings:
+            elif name == "config.worktree" and path in own_settings and creates:
                 # An empty file is created where git would read it, as a command could create a missing one.
                 with contextlib.suppress(OSError), opened(path) as folder:
                     create_file(name, folder, b"", mode=0o644)
                     yield inner
     if makes_hooks:
         for place in inner_repositories(git):
-            yield from _of_git(os.path.join(git, place), makes_hooks=False)
+            inner_git = os.path.join(git, place)
+            yield from _of_git(inner_git, makes_hooks=False, creates=creates)
 
 
 def _has_own_settings(git: str) -> bool:

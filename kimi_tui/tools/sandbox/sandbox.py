@@ -22,13 +22,14 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
+from kimi_tui.filesystem import remove_tree
 from kimi_tui.tools.prepared import SupervisedCommand, start_supervisor
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
 from kimi_tui.tools.sandbox.git_watch import GitWatch
 from kimi_tui.tools.sandbox.home import HomeView
-from kimi_tui.tools.sandbox.layers import Caches, remove_tree
+from kimi_tui.tools.sandbox.layers import Caches
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
     NoSandbox,
@@ -37,6 +38,7 @@ from kimi_tui.tools.sandbox.policy import (
     folders_between,
     policy_for,
 )
+from kimi_tui.tools.sandbox.view import PastView
 from kimi_tui.tools.supervisor import MARK_NAME
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
@@ -143,8 +145,13 @@ class Sandbox:
         """Whether the sandbox has no gaps, so that commands in it need no approval."""
         return not self.gaps
 
-    def policy_for(self, work_dir: Path, *, network: bool = False) -> Policy:
+    def policy_for(self, work_dir: Path, *, network: bool = False, creates: bool = True) -> Policy:
         """Return the policy of a command in this folder. It lists folders that changed since the last call, so call it in a thread.
+
+        Args:
+            work_dir: the folder.
+            network: whether the command may use the network.
+            creates: see `policy.policy_for`.
 
         Raises:
             NoSandbox: a sandbox is not possible in this folder.
@@ -156,6 +163,7 @@ class Sandbox:
             network=network,
             memory=self._memory,
             added=self.added(),
+            creates=creates,
         )
         if self.backend == "bwrap":
             if link := next(filter(os.path.islink, policy.kept), None):
@@ -165,7 +173,13 @@ class Sandbox:
         return policy
 
     def confined(
-        self, argv: list[str], work_dir: Path, *, network: bool = False, writes: bool = True
+        self,
+        argv: list[str],
+        work_dir: Path,
+        *,
+        network: bool = False,
+        writes: bool = True,
+        view: PastView | None = None,
     ) -> Confined:
         """Prepare a command for the sandbox. It reads folders, so call it in a thread.
 
@@ -174,6 +188,7 @@ class Sandbox:
             work_dir: the folder in which it runs.
             network: whether it may use the network this time.
             writes: whether it may write anything but temporary files.
+            view: the files that it sees at the path of the work folder; None for those that are there.
 
         Raises:
             NoSandbox: a sandbox is not possible in this folder.
@@ -181,12 +196,17 @@ class Sandbox:
         """
         # The layers are made before the policy, which hides only existing paths.
         folder = self._layers_folder(work_dir) if writes else ""
-        policy = self.policy_for(work_dir, network=network)
+        is_seen = view is None or view.tier == "elsewhere"
+        policy = self.policy_for(work_dir, network=network, creates=is_seen)
         if not writes:
             # The work folder counts as writable, so that it is mounted even below the temporary folder, and is then made
             # read-only.
             kept = (policy.work,)
             policy = replace(policy, writable=kept, kept=kept, pinned=(), caches=Caches())
+        over: tuple[str, ...] = ()
+        if view is not None:
+            view, policy = view.narrowed(policy)
+            over = view.words()
         private = self._private_caches(policy, folder)
         if not self._tmp or not os.path.isdir(self._tmp):
             self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-"))
@@ -194,7 +214,7 @@ class Sandbox:
         environ = {**child_environment(self.environ), **private.environ, "TMPDIR": tmp}
         words: tuple[str, ...] = ()
         if self.backend in ("full", "landlock"):
-            words = (*_words(policy, self.backend, self._tmp), *private.words)
+            words = (*over, *_words(policy, self.backend, self._tmp), *private.words)
         elif self.backend == "bwrap":
             opened = (f"open:{path}" for _, path, _ in _bwrap_binds(policy, private.folder))
             words = (

@@ -6,7 +6,7 @@ A row is made when it is drawn, as there may be thousands.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, overload
 
@@ -21,12 +21,13 @@ from textual.strip import Strip
 
 from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.diff import change_counts, diff_rows
+from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import wrap_words
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.row_list import PaintedRows, plain
 from kimi_tui.tui.rows import BLANK, Line, Span
-from kimi_tui.tui.screens import sheets
+from kimi_tui.tui.screens import app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.transcript.selection import select_piece
 from kimi_tui.workspace.diff import Changes, FileDifference
@@ -200,6 +201,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         verb: what Enter does; empty if the screen is only read.
         authors: whether to say who changed a file if it was not the agent alone.
         chooses: whether a click on a line, or Enter, chooses it.
+        patch: makes the changes a patch; None if they cannot be copied as one.
     """
 
     HELP_TITLE = "Changes"
@@ -210,6 +212,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         Binding("p", "file(-1)", "go to the file before", show=False),
         Binding("j", "line(1)", "choose the next line", show=False),
         Binding("k", "line(-1)", "choose the line before", show=False),
+        Binding("y", "copy", "copy the changes as a patch", show=False),
         Binding("escape,q", "dismiss", "close", show=False),
     ]
 
@@ -222,8 +225,10 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         verb: str = "",
         authors: bool = True,
         chooses: bool = False,
+        patch: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         super().__init__()
+        self._patch = patch
         self._chooses = chooses
         self._titled = name
         self._verb = verb
@@ -240,7 +245,8 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
     def _say(self, words: str) -> None:
         enter = f"Enter {self._verb}   " if self._verb else ""
         line = "j, k line   Enter who wrote it   " if self._chooses else ""
-        keys = f"{enter}{line}n, p file   Esc close"
+        copy = "y copy patch   " if self._patch is not None else ""
+        keys = f"{enter}{line}n, p file   {copy}Esc close"
         self._scroll.border_subtitle = Content(f"{words}   {keys}" if words else keys)
 
     def on_key(self, event: events.Key) -> None:
@@ -279,6 +285,19 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         height = self._scroll.scrollable_content_region.height
         if not top <= target < top + height:
             self._scroll.scroll_to(y=target - (height - 1 if step > 0 else 0), animate=False)
+
+    def action_copy(self) -> None:
+        """Copy the changes as a patch that `git apply` takes."""
+        if self._patch is not None:
+            self.run_worker(reported(self, self._copy), group="patch", exclusive=True)
+
+    async def _copy(self) -> None:
+        text = await self._patch() if self._patch is not None else ""
+        if text:
+            app_of(self).copy_to_clipboard(text)
+            self._say("The patch is copied.")
+        else:
+            self._say("This cannot be copied. kimi-tui diff writes it.")
 
     def action_file(self, step: int) -> None:
         """Scroll to the next file, or the one before."""

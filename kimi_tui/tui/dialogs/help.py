@@ -293,7 +293,7 @@ def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         (key_of("quit", keys), "quit"),
         (
             _listed("?", key_of("help", keys)),
-            "this page; type to search all keys",
+            "this page; type to search",
         ),
     )
     return tuple(row for row in rows if row[0])

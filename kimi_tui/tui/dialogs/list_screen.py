@@ -11,13 +11,13 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean, visible
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import Hint, hint_row
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.pick_list import LISTED_KEYS, Entry, PickList
+from kimi_tui.tui.row_list import Words, plain
 from kimi_tui.tui.screens import app_of, sheets
 
 _ROWS_AROUND = 14
@@ -73,9 +73,9 @@ class ListScreen(ModalScreen[str | None], AskingScreen[str | None]):
         self._empty = empty
         self._default = about
         self._list = PickList(self.seen, [one.entry for one in first])
-        self._about = Static(id="about")
-        self._status = Static(id="outcome")
-        self._keys = Static()
+        self._about = Words(widget_id="about")
+        self._status = Words(widget_id="outcome")
+        self._keys = Words()
 
     def compose(self) -> ComposeResult:
         """Return the list above the details of the chosen entry."""
@@ -108,13 +108,13 @@ class ListScreen(ModalScreen[str | None], AskingScreen[str | None]):
         item = self._chosen
         words = self._empty if item is None else item.about or self._default
         shown = "\n".join(visible(line) for line in words.split("\n"))
-        self._about.update(Content.styled(shown, "$ink"))
+        self._about.show(plain(shown))
         hints: list[Hint] = [("Enter", item.verb)] if item is not None and item.verb else []
         hints.append(("Esc", "close"))
-        self._keys.update(hint_row(hints, min(100, app_of(self).size.width) - 10))
+        self._keys.show(hint_row(hints, min(100, app_of(self).size.width) - 10))
 
-    def _say(self, words: str, style: str = "$ink-quiet") -> None:
-        self._status.update(Content.styled(clean(words), style))
+    def _say(self, words: str, style: str = "quiet") -> None:
+        self._status.show(plain(clean(words), style))
 
     @on(PickList.Moved)
     def _moved(self) -> None:

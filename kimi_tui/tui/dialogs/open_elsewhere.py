@@ -16,6 +16,7 @@ from kimi_tui.tui.formatting import session_words
 from kimi_tui.tui.frame import hint_row
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.row_list import plain
 from kimi_tui.tui.screens import app_of, sheets
 
 HINTS = (("f", "continue in a copy of the session (a fork)"), ("Esc", "quit"))
@@ -31,7 +32,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         holder: the process that has it open.
     """
 
-    CSS_PATH = sheets("text_dialog")
+    CSS_PATH = sheets("rows", "text_dialog")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Quit", show=False),
     ]
@@ -45,16 +46,8 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
     def compose(self) -> ComposeResult:
         """Return the explanation, and the keys."""
         frame = DialogFrame(
-            DialogWords(
-                Content.styled(
-                    clean(f"{self._title} is open in {self._holder}."), "bold $ink-strong"
-                )
-            ),
-            DialogWords(
-                Content.styled(
-                    "The session opens here once the other program closes it.", "$ink-quiet"
-                )
-            ),
+            DialogWords(plain(clean(f"{self._title} is open in {self._holder}."), "strong")),
+            DialogWords(plain("The session opens here once the other program closes it.", "quiet")),
             DialogWords(),
             self._keys,
         )
@@ -68,7 +61,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
 
     def _show_keys(self, words: str = "") -> None:
         width = min(88, app_of(self).size.width * 96 // 100) - AROUND
-        self._keys.update(Content.styled(words, "$warn") if words else hint_row(HINTS, width))
+        self._keys.show(plain(words, "warn") if words else hint_row(HINTS, width))
 
     async def on_key(self, event: events.Key) -> None:
         """Answer yes by the letter, if it was pressed alone after the dialog had been on the screen for a while."""

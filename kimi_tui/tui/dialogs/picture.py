@@ -11,11 +11,9 @@ from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Static
 
 from kimi_tui.images import image_tokens
 from kimi_tui.tui.faults import reported
@@ -35,6 +33,8 @@ from kimi_tui.tui.pictures import (
     kitty_picture,
     sixel_picture,
 )
+from kimi_tui.tui.row_list import Words
+from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.screens import AnswersOnce, sheets
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class PictureScreen(AnswersOnce[None]):
         terminal: how the terminal draws images by itself.
     """
 
-    CSS_PATH = [*sheets("picture")]  # noqa: RUF012 - Textual declares it so
+    CSS_PATH = [*sheets("rows", "picture")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,space,o", "dismiss", "Back", show=False),
     ]
@@ -187,7 +187,7 @@ class PictureScreen(AnswersOnce[None]):
     def __init__(self, facts: ImageBlock, load: Load, terminal: PictureTerminal) -> None:
         super().__init__()
         self._facts = facts
-        self._heading = Static()
+        self._heading = Words()
         self._view = PictureView(facts, load, terminal)
 
     def compose(self) -> ComposeResult:
@@ -211,7 +211,7 @@ class PictureScreen(AnswersOnce[None]):
         told = "   " + "  ".join(more)
         room = self.size.width - 2 * _MARGIN - len(told)
         name = cut(facts.name or "image", max(_LEAST_NAME, room), glyphs_of(self).cut)
-        self._heading.update(Content.assemble((name, "bold $ink-strong"), (told, "$ink-quiet")))
+        self._heading.show(Line((Span(name, "strong"), Span(told, "quiet"))))
 
     def on_screen_suspend(self) -> None:
         """Remove the image from the terminal while another screen covers this one."""

@@ -15,7 +15,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.file import save_setting
@@ -43,6 +42,7 @@ from kimi_tui.tui.key_names import key_name
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.pick_list import CHANGED, SETTINGS_KEYS, Entry, PickList
 from kimi_tui.tui.prompt.command import CommandTable
+from kimi_tui.tui.row_list import Words, plain
 from kimi_tui.tui.screens import AnswersOnce, app_of, push_once, sheets
 
 ROWS_AROUND = 15
@@ -121,9 +121,9 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         self._theme: str | None = None
         """The theme that is previewed and not stored."""
         self._list = PickList(self.seen, narrows=True)
-        self._about = Static(id="about")
-        self._status = Static(id="outcome")
-        self._keys = Static()
+        self._about = Words(widget_id="about")
+        self._status = Words(widget_id="outcome")
+        self._keys = Words()
 
     def compose(self) -> ComposeResult:
         """Return the list above the details of the chosen setting."""
@@ -219,25 +219,21 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         elif self._theme is None and (source := self._source(setting)):
             facts.append(f"{CHANGED} Set in {source}.")
         facts.append(f"A change takes effect {HOLDS[setting.holds]}. In config.toml: {setting.key}")
-        self._about.update(
-            Content.assemble(
-                (meaning[:1].upper() + meaning[1:], "$ink-strong"),
-                ("\n" + " ".join(facts), "$ink-quiet"),
-            )
-        )
+        said = plain(meaning[:1].upper() + meaning[1:], "bright")
+        self._about.show(said, plain(" ".join(facts), "quiet"))
         hints: list[Hint] = [("Enter", _VERBS[setting.check.kind])]
         if setting.check.kind in ("flag", "choice"):
             hints.append(("Left, Right", "preview" if setting.key == "theme" else "change"))
         hints += [("Del", "reset"), ("letters", "filter")]
         hints.append(("Esc", "clear the filter" if self._list.narrowed else "close"))
-        self._keys.update(hint_row(hints, min(100, app_of(self).size.width) - 10))
+        self._keys.show(hint_row(hints, min(100, app_of(self).size.width) - 10))
 
     def _refresh(self) -> None:
         self._list.show(self._entries(), self._list.chosen)
         self._show()
 
-    def _say(self, words: str, style: str = "$ink-quiet") -> None:
-        self._status.update(Content.styled(clean(words), style))
+    def _say(self, words: str, style: str = "quiet") -> None:
+        self._status.show(plain(clean(words), style))
 
     @on(PickList.Moved)
     def _moved(self) -> None:
@@ -319,10 +315,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def _keep(self, setting: Setting, text: str) -> None:
         if not self._file.kept:
-            self._say("The demo does not save settings.", "$warn")
+            self._say("The demo does not save settings.", "warn")
             return
         if refusal := _refusal(setting, text):
-            self._say(refusal, "$kind-error")
+            self._say(refusal, "error")
             return
         value = parsed(setting, text)
         # The changes are made one after the other, each to the file that the one before has written.
@@ -336,7 +332,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             try:
                 after = await asyncio.to_thread(save_setting, path, setting.key, value, base=copied)
             except (ConfigError, OSError) as error:
-                self._say(f"The setting was not saved: {why_not_saved(error)}", "$kind-error")
+                self._say(f"The setting was not saved: {why_not_saved(error)}", "error")
                 return
         is_first = copied is not None
         self._file = self._file._replace(copied=None)
@@ -419,7 +415,7 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         refusal: returns the reason why it cannot have some keys; empty if it can.
     """
 
-    CSS_PATH = sheets("settings")
+    CSS_PATH = sheets("rows", "settings")
 
     def __init__(self, action: str, now: str, refusal: Callable[[str], str]) -> None:
         super().__init__()
@@ -428,8 +424,8 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         self._refusal = refusal
         self._why = ""
         self._pressed: list[str] = []
-        self._words = Static()
-        self._keys = Static()
+        self._words = Words()
+        self._keys = Words()
 
     def compose(self) -> ComposeResult:
         """Return the pressed keys, in a frame."""
@@ -446,16 +442,14 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
         words = pressed or "Press a key. You can press further keys for the same action."
         self._why = self._refusal(",".join(self._pressed)) if pressed else ""
         below = (
-            (f"This key {self._why}.", "$kind-error")
+            plain(f"This key {self._why}.", "error")
             if self._why
-            else (f"Current keys: {self._now}.", "$ink-quiet")
+            else plain(f"Current keys: {self._now}.", "quiet")
         )
-        self._words.update(
-            Content.assemble((words, "$ink-strong" if pressed else "$ink"), "\n", below)
-        )
+        self._words.show(plain(words, "bright" if pressed else "ink"), below)
         keep: list[Hint] = [("Enter", "save")] if pressed and not self._why else []
         again: list[Hint] = [("Backspace", "remove")] if pressed else []
-        self._keys.update(hint_row([*keep, *again, ("Esc", "cancel")], 54))
+        self._keys.show(hint_row([*keep, *again, ("Esc", "cancel")], 54))
 
     def on_key(self, event: events.Key) -> None:
         """Add the pressed key."""

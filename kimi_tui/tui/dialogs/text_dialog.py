@@ -12,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.credentials import words_of_keys
@@ -23,6 +22,7 @@ from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.key_names import newline_keys
 from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY
 from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.row_list import Words, plain
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.terminal_input import PaintWatch, has_extended_keys
 from kimi_tui.tui.textual_patches.app import keymap_of
@@ -94,7 +94,7 @@ class Drafting(NamedTuple):
     stop: Callable[[], Awaitable[None]]
 
 
-class DialogWords(Static):
+class DialogWords(Words):
     """A line of text in the box of a dialog."""
 
 
@@ -118,7 +118,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
     """Seconds in which typed letters may be the rest of a word whose first letter opened this dialog; Enter is not meant for
     the dialog then.
     """
-    CSS_PATH = [*sheets("text_dialog")]  # noqa: RUF012 - Textual declares it so
+    CSS_PATH = [*sheets("rows", "text_dialog")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="dmail.cancel", show=False),
         Binding("ctrl+l", "draft", "Draft", id="dmail.draft", show=False, priority=True),
@@ -152,12 +152,12 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         app = app_of(self)
         self.set_class(app.size.height < SHORT_BELOW, "-short")
         self.area.set_class(question.low, "-low")
-        parts = [DialogWords(Content.styled(clean(question.question), "bold $ink-strong"))]
+        parts = [DialogWords(plain(clean(question.question), "strong"))]
         if question.consequence:
-            parts.append(DialogWords(Content.styled(question.consequence, "$ink-quiet")))
+            parts.append(DialogWords(plain(question.consequence, "quiet")))
         if question.quote:
-            quote = Content.styled(clean(question.quote), "$ink-quiet")
-            parts.append(DialogWords(quote, id="dialog-quote"))
+            quote = plain(clean(question.quote), "quiet")
+            parts.append(DialogWords(quote, widget_id="dialog-quote"))
         frame = DialogFrame(*parts, self.area, self._status, self._keys)
         frame.border_title = Content(question.title)
         frame.set_class(glyphs_of(app) is ASCII, "-ascii")
@@ -207,11 +207,11 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             line_break=next(iter(newline_keys(bound, extended=has_extended_keys(self))), ""),
         )
         width = min(88, app_of(self).size.width * 96 // 100) - AROUND
-        self._keys.update(hint_row(keys, width))
+        self._keys.show(hint_row(keys, width))
 
     def _say(self, words: str, style: str) -> None:
         self._status.display = bool(words)
-        self._status.update(Content.styled(clean(words), style))
+        self._status.show(plain(clean(words), style))
 
     @on(PromptArea.Sent)
     def _sent(self, event: PromptArea.Sent) -> None:
@@ -220,18 +220,18 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             return
         if self._comes_early or self._is_doubtful:
             again = f"Press Enter again to {self._question.verb} this text."
-            self._say(again if self._is_doubtful else f"{TOO_EARLY.capitalize()}.", "$warn")
+            self._say(again if self._is_doubtful else f"{TOO_EARLY.capitalize()}.", "warn")
             self._is_doubtful = False
             # An Enter that is held down does not answer either; one from before the dialog was visible starts no wait.
             self._waits_since = max(self._waits_since, self.area.key_at)
         elif self._question.low and words_of_keys(event.text):
-            self._say(KEY_REFUSED, "$kind-error")
+            self._say(KEY_REFUSED, "error")
         elif self._refusal is not None and (why := self._refusal(event.text.strip())):
-            self._say(why, "$kind-error")
+            self._say(why, "error")
         elif can_send(self._question, event.text):
             self.dismiss(event.text.strip())
         else:
-            self._say("The text is empty.", "$ink-quiet")
+            self._say("The text is empty.", "quiet")
 
     def action_cancel(self) -> None:
         """Stop the draft, or close the dialog."""
@@ -250,7 +250,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
 
     def _begin_draft(self, drafting: Drafting) -> None:
         self.area.read_only = True
-        self._say("The model is writing a draft.", "$ink-quiet")
+        self._say("The model is writing a draft.", "quiet")
         self._show_keys()
         work = reported(self, partial(self._draft, drafting), self._show_outcome)
         self.run_worker(work, name="draft")
@@ -275,6 +275,6 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
 
     def _show_outcome(self, words: str) -> None:
         """Accept keys again, and say what kept the model from writing a draft; nothing for no error."""
-        self._say(words, "$kind-error")
+        self._say(words, "error")
         self._show_keys()
         self.area.focus()

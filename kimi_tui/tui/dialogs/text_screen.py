@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.dialogs.text_dialog import AROUND
@@ -24,7 +23,7 @@ from kimi_tui.tui.frame_rows import SHORT_BELOW
 from kimi_tui.tui.glyphs import ASCII, Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.notices import ShownNotice
-from kimi_tui.tui.row_list import PaintedRows, plain
+from kimi_tui.tui.row_list import PaintedRows, Words, plain
 from kimi_tui.tui.rows import BLANK, RIGHT, Line, Span
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
@@ -203,7 +202,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
     def __init__(self, summary: Summary) -> None:
         super().__init__()
         self._summary = summary
-        self._foot = Static()
+        self._foot = Words()
 
     def compose(self) -> ComposeResult:
         """Return the frame."""
@@ -214,13 +213,11 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
             to = f" {glyphs.to} "
             size = both_sizes(summary.before, summary.after, to, estimated=summary.estimated)
             size = f"  {size} tokens"
-        head = Content.assemble(
-            ("This summary replaces the older messages", "bold $ink-strong"),
-            (size, "$ink-quiet"),
-        )
+        said = Span("This summary replaces the older messages", "strong")
+        head = Words(Line((said, Span(size, "quiet"))))
         text = VerticalScroll(TextRows(partial(_drawn, clean(summary.text), glyphs)))
         use_thin_scrollbar(text, glyphs)
-        frame = SummaryFrame(Static(head), text, self._foot)
+        frame = SummaryFrame(head, text, self._foot)
         frame.border_title = Content(f"Summary at #{summary.checkpoint_id}")
         frame.set_class(glyphs is ASCII, "-ascii")
         yield frame
@@ -229,9 +226,9 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         """Keep the keys visible at every size; the text scrolls above them."""
         self.set_class(event.size.height < SHORT_BELOW, "-short")
         self.set_class(event.size.height < LOW_BELOW, "-low")
-        self._foot.update(self._keys(event.size.width))
+        self._foot.show(self._keys(event.size.width))
 
-    def _keys(self, width: int) -> Content:
+    def _keys(self, width: int) -> Line:
         keys = [(key, words) for key, words, _ in self._summary.answers]
         room = min(96, width * 96 // 100) - AROUND
         return hint_row([*keys, ("Esc", "close")], room)

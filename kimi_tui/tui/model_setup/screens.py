@@ -10,8 +10,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from kimi_tui.app_paths import short
 from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, with_scheme
@@ -41,6 +40,8 @@ from kimi_tui.tui.model_setup.models import (
 )
 from kimi_tui.tui.painter import is_web_address
 from kimi_tui.tui.pick_list import MODEL_KEYS, SERVER_KEYS, Entry, PickList
+from kimi_tui.tui.row_list import Words, plain
+from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.screens import app_of, push_once, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
@@ -142,7 +143,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         )
         key = typed.key if typed is not None else self._known.api_key if self._known else ""
         self._key = _field("paste it here; it is never shown", "key", value=key, password=True)
-        self._status = Static(id="status", markup=False)
+        self._status = Words(widget_id="status")
         self._models_list = PickList(self.seen, rows=6, widget_id="models")
         self._model_name = _field("the model's name at this server", "name")
         self._models: Sequence[FoundModel] = ()
@@ -165,17 +166,17 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             )
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
-            yield Static(Content.styled(title, "bold $ink-strong"), classes="title")
+            yield Words(plain(title, "strong"), classes="title")
             yield Horizontal(_label("Server"), self._server, classes="row picks")
             yield Horizontal(_label("Base URL"), self._url, classes="row", id="url-row")
-            yield Static(id="note", classes="row")
+            yield Words(widget_id="note", classes="row")
             yield Horizontal(_label("Key"), self._key, classes="row joined")
             yield Horizontal(_label(""), self._status, classes="row")
             yield Horizontal(
                 _label("Model"), self._models_list, classes="row picks", id="models-row"
             )
             yield Horizontal(_label("Model"), self._model_name, classes="row", id="name-row")
-            yield Static(Content.styled(saved, "$ink-quiet"), classes="title")
+            yield Words(plain(saved, "quiet"), classes="title")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -213,9 +214,9 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     def _note(self, words: str) -> None:
         """Show a text below the server and its URL; empty for nothing."""
-        note = self.query_one("#note", Static)
+        note = self.query_one("#note", Words)
         note.display = bool(words)
-        note.update(Content.styled(words, "$warn"))
+        note.show(plain(words, "warn"))
 
     @on(PickList.Moved, "#server")
     def _server_moved(self) -> None:
@@ -318,7 +319,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._checked = None
         self._check_failed, self._insisted = False, ""
         self._models = ()
-        self._status.update("")
+        self._status.show()
         self.query_one("#models-row").display = False
         self.query_one("#name-row").display = False
 
@@ -350,7 +351,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             self._say(NOT_ASKED.format(url=url), "", bad=False)
             return
         self._checked = (url, key)
-        self._status.update(Content.styled(f"asking {url} …", "$ink-quiet"))
+        self._status.show(plain(f"asking {url} …", "quiet"))
         work = reported(self, partial(self._ask, url, key), self._failed)
         self.run_worker(work, group="check", exclusive=True)
 
@@ -399,9 +400,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
     def _offer(self, models: Sequence[FoundModel], at: str = "") -> None:
         glyphs = glyphs_of(self)
         count = f"{counted(len(models), 'model')}{clean(at)}"
-        self._status.update(
-            Content.assemble((glyphs.done, "$ok"), (f" accepted, {count}", "$ink-quiet"))
-        )
+        self._status.show(Line((Span(glyphs.done, "ok"), Span(f" accepted, {count}", "quiet"))))
         self._models = models
         wanted = self._launch.choice.model
         names = [model.id for model in models]
@@ -417,11 +416,8 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self.set_focus(self._model_name)
 
     def _say(self, words: str, advice: str, *, bad: bool) -> None:
-        style = "$kind-error" if bad else "$ink"
-        parts = [Content.styled(clean(words), style)]
-        if advice:
-            parts.append(Content.styled(clean(advice), "$ink"))
-        self._status.update(Content("\n").join(parts))
+        said = plain(clean(words), "error" if bad else "ink")
+        self._status.show(said, *([plain(clean(advice))] if advice else []))
 
     def _failed(self, words: str) -> None:
         """Report an unexpected error; Enter in the key's field asks again."""
@@ -491,17 +487,17 @@ class LocalScreen(AskingScreen[Launch | None]):
         self._servers = servers
         self._options: list[tuple[LocalServer, int]] = []
         self._list = PickList(self.seen, rows=10)
-        self._words = Static(id="status", markup=False)
+        self._words = Words(widget_id="status")
 
     def compose(self) -> ComposeResult:
         """Compose one list of all models."""
         saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
-            yield Static(Content.styled("Use a local server", "bold $ink-strong"), classes="title")
+            yield Words(plain("Use a local server", "strong"), classes="title")
             yield self._words
             yield self._list
-            yield Static(Content.styled(saved, "$ink-quiet"), classes="title")
+            yield Words(plain(saved, "quiet"), classes="title")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -530,21 +526,19 @@ class LocalScreen(AskingScreen[Launch | None]):
         if loading:
             verb = "is loading its model" if len(loading) == 1 else "are loading their models"
             words = f"{' and '.join(loading)} {verb} and will be listed when it is done."
-            self._words.update(Content.styled(clean(words), "$ink"))
+            self._words.show(plain(clean(words)))
         elif entries:
-            self._words.update("")
+            self._words.show()
         elif self._servers:
             names = ", ".join(server.name for server in self._servers)
             words = f"{names} answers but has no model to chat with. Load one and press Ctrl+R."
-            self._words.update(Content.styled(clean(words), "$ink"))
+            self._words.show(plain(clean(words)))
         else:
-            self._words.update(
-                Content.assemble((f"{NONE_FOUND}\n", "$ink"), (HOW_TO_GO_ON, "$ink-quiet"))
-            )
+            self._words.show(plain(NONE_FOUND), plain(HOW_TO_GO_ON, "quiet"))
 
     def action_look(self) -> None:
         """Ask the usual ports again."""
-        self._words.update(Content.styled("looking …", "$ink-quiet"))
+        self._words.show(plain("looking …", "quiet"))
         self.run_worker(reported(self, self._look, self._failed), group="look", exclusive=True)
 
     async def _look(self) -> None:
@@ -564,7 +558,7 @@ class LocalScreen(AskingScreen[Launch | None]):
         self.dismiss(await save(self._launch, choice))
 
     def _failed(self, words: str) -> None:
-        self._words.update(Content.styled(clean(words), "$kind-error"))
+        self._words.show(plain(clean(words), "error"))
 
     def action_back(self) -> None:
         """Go back to the three ways."""
@@ -601,8 +595,8 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         self._typed: KeyForm | None = None
         """The typed texts of another key that was not used."""
         self._list = PickList(self.seen, rows=ROWS, narrows=True)
-        self._thinking = Static(markup=False, classes="title")
-        self._words = Static(markup=False, classes="title")
+        self._thinking = Words(classes="title")
+        self._words = Words(classes="title")
 
     def _show(self, options: list[ModelEntry]) -> None:
         """Offer these models; a choice that the user made stays."""
@@ -642,9 +636,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         """Compose one list."""
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
-            yield Static(
-                Content.styled("Which model should be used?", "bold $ink-strong"), classes="title"
-            )
+            yield Words(plain("Which model should be used?", "strong"), classes="title")
             yield self._list
             yield self._thinking
             yield self._words
@@ -665,7 +657,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         lasting = "The conversation uses it from the next model call on."
         if any(option.facts[3] not in ("", "free") for option in self._options):
             lasting += " Prices are per million tokens."
-        self._words.update(Content.styled(f"{lasting} {words}".rstrip(), "$ink-quiet"))
+        self._words.show(plain(f"{lasting} {words}".rstrip(), "quiet"))
 
     async def _ask(self, choice: ModelChoice) -> None:
         from kimi_tui.llm.errors import LLMError
@@ -713,12 +705,12 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         # The note shows the facts completely that a narrow list shortens.
         facts = option.facts if (option := self._option) is not None else ()
         whole = f" {glyphs.pending} ".join(filter(None, facts))
-        parts = [(one_line(whole), "$ink"), ("\nThinking" if steps else "", "$ink-quiet")]
+        row: list[Span] = [Span("Thinking", "quiet")] if steps else []
         for word in steps:
             is_set = word == now
             shown = f"[{word or 'default'}]" if is_set else f" {word or 'default'} "
-            parts.append((f" {shown}", "bold $ink-strong" if is_set else "$ink-quiet"))
-        self._thinking.update(Content.assemble(*parts))
+            row.append(Span(f" {shown}", "strong" if is_set else "quiet"))
+        self._thinking.show(plain(one_line(whole)), *([Line(tuple(row))] if row else []))
         effort = ((f"{glyphs.back}{glyphs.to}", "thinking"),) if steps else ()
         self.query_one(Footer).hints = (
             ("Enter", "use"),
@@ -773,8 +765,8 @@ def _entry_of(model: FoundModel) -> Entry:
     return Entry(model.id, model_facts(model))
 
 
-def _label(text: str) -> Static:
-    return Static(Content.styled(text, "$ink-quiet"), classes="label")
+def _label(text: str) -> Words:
+    return Words(plain(text, "quiet"), classes="label")
 
 
 def _field(placeholder: str, name: str, *, value: str = "", password: bool = False) -> LineField:

@@ -10,11 +10,8 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.content import Content
 from textual.geometry import Size
 from textual.screen import Screen
-from textual.widget import Widget
-from textual.widgets import Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice, NeedsChoice
@@ -26,8 +23,8 @@ from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import row_of_digit
 from kimi_tui.tui.model_setup.models import local_servers, where
-from kimi_tui.tui.row_list import Look, RowList, RowModel, plain
-from kimi_tui.tui.rows import Line, Span
+from kimi_tui.tui.row_list import Look, RowList, RowModel, Words, plain
+from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, push_once, sheets
 
 if TYPE_CHECKING:
@@ -127,32 +124,25 @@ class StartOptions(RowList):
             self.post_message(self.Picked(self))
 
 
-class Greeting(Widget):
+class Greeting(Words):
     """Text above and below the list; without any, the drawing of a line through time."""
 
-    def __init__(self, words: tuple[tuple[str, str], ...] = (), *, widget_id: str = "") -> None:
-        super().__init__(id=widget_id or None)
-        self._words = words
-
-    def render(self) -> Content:
-        """Return the rows."""
-        lines = [Content.styled(text, style) for text, style in self._words]
-        lines = lines or drawing(glyphs_of(self))
-        return Content("\n").join(lines)
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Return the rows of the text, or of the drawing."""
+        return super().lay_out(width) if self.has_text else drawing(glyphs_of(self))
 
 
-def drawing(glyphs: Glyphs) -> list[Content]:
+def drawing(glyphs: Glyphs) -> Sequence[Line]:
     """Return the drawing: a line through time with a fold in it."""
-    rule = (glyphs.rule * 3, "$line-strong")
-    turn = (glyphs.turn, "$accent")
-    upper = Content.assemble(turn, rule, turn, rule, (glyphs.dmail, "$kind-dmail"), rule, turn)
-    lower = Content.assemble(
-        "    ",
-        (glyphs.corner_bottom + glyphs.rule, "$line-strong"),
-        (glyphs.lost, "$kind-lost"),
-        (glyphs.rule + glyphs.foot, "$kind-dmail"),
+    rule, turn = Span(glyphs.rule * 3, "rule"), Span(glyphs.turn, "accent")
+    upper = turn, rule, turn, rule, Span(glyphs.dmail, "dmail"), rule, turn
+    lower = (
+        Span("    "),
+        Span(glyphs.corner_bottom + glyphs.rule, "rule"),
+        Span(glyphs.lost, "lost"),
+        Span(glyphs.rule + glyphs.foot, "dmail"),
     )
-    return [upper, lower]
+    return Line(upper), Line(lower)
 
 
 class WelcomeScreen(Screen[None]):
@@ -187,18 +177,16 @@ class WelcomeScreen(Screen[None]):
         yield Container(
             Greeting(widget_id="drawing"),
             Greeting(
-                (
-                    ("Welcome to kimi-tui", "bold $ink-strong"),
-                    ("Work with a coding agent, and go back whenever you like.", "$ink"),
-                )
+                plain("Welcome to kimi-tui", "strong"),
+                plain("Work with a coding agent, and go back whenever you like."),
             ),
-            Greeting(
-                (("Which model should it use?", "bold $ink-strong"), ("", "$ink")),
-                widget_id="question",
+            Greeting(plain("Which model should it use?", "strong"), BLANK, widget_id="question"),
+            *(
+                (Words(plain(clean(self._trouble), "warn"), widget_id="trouble"),)
+                * bool(self._trouble)
             ),
-            *((Static(clean(self._trouble), id="trouble", markup=False),) * bool(self._trouble)),
             self._ways,
-            Greeting(((saved, "$ink-quiet"),)),
+            Greeting(plain(saved, "quiet")),
             id="welcome",
         )
         yield Footer()

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from rich.text import Text
 from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.visual import Visual
 from textual.widget import Widget
 
 from kimi_tui.tui.api_key_mask import ApiKeyMask
@@ -287,21 +285,21 @@ class PromptArea(PatchedTextArea):
         self._deleted_at = -HELD_S
         self._killed = ""
         self._killed_where: tuple[str, Location] | None = None
-        self._beside = Content("")
+        self._beside = Strip.blank(0)
 
     @property
     def wrap_width(self) -> int:
         """The width in which the text is wrapped."""
         return max(0, super().wrap_width - self._room)
 
-    def show_beside(self, words: Content, room: int) -> None:
+    def show_beside(self, words: Strip, room: int) -> None:
         """Show text at the right end of the first row, such as the running clock.
 
         Args:
-            words: the text; empty for none.
+            words: the painted text; empty for none.
             room: cells that the text of the field leaves free for it.
         """
-        room = room if words else 0
+        room = room if words.cell_length else 0
         if room != self._room:
             self._room = room
             self.rewrap()
@@ -325,12 +323,10 @@ class PromptArea(PatchedTextArea):
     def render_line(self, y: int) -> Strip:
         """Return a row of the field."""
         strip = super().render_line(y)
-        if y or not self._beside:
+        if y or not self._beside.cell_length:
             return strip
-        length = self._beside.cell_length
-        words = Visual.to_strips(self, self._beside, length, 1, self.visual_style)
-        left = max(0, self.scrollable_content_region.width - length)
-        return Strip.join([strip.adjust_cell_length(left, self.rich_style), *words])
+        left = max(0, self.scrollable_content_region.width - self._beside.cell_length)
+        return Strip.join([strip.adjust_cell_length(left, self.rich_style), self._beside])
 
     @property
     def _hides_keys(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual.content import Content
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.timer import Timer
@@ -18,6 +17,8 @@ from kimi_tui.tui.first_page import IDLE_WORDS
 from kimi_tui.tui.formatting import clock, cut, line_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
+from kimi_tui.tui.row_list import PaintedRows, plain
+from kimi_tui.tui.rows import BLANK, Line, Span, sides, spans_width
 from kimi_tui.tui.screens import app_of
 
 if TYPE_CHECKING:
@@ -67,25 +68,18 @@ def _activity_of(state: SessionState) -> tuple[object, ...]:
     )
 
 
-class PromptNotes(Widget):
+class PromptNotes(PaintedRows):
     """Rows above the text field of the prompt."""
 
     rows: reactive[tuple[str, ...]] = reactive((), layout=True)
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of rows."""
-        return len(self.rows)
-
-    def render(self) -> Content:
+    def lay_out(self, width: int) -> Sequence[Line]:
         """Return the rows, each shortened if it is too long."""
         glyphs = glyphs_of(self)
-        width = self.content_size.width
-        return Content.styled(
-            "\n".join(cut(drawn(row, glyphs), width, glyphs.cut) for row in self.rows), "$ink-quiet"
-        )
+        return [plain(cut(drawn(row, glyphs), width, glyphs.cut), "quiet") for row in self.rows]
 
 
-class PromptBar(Widget):
+class PromptBar(PaintedRows):
     """The prompt with its sign at the left and the running clock at the right.
 
     Args:
@@ -218,22 +212,30 @@ class PromptBar(Widget):
     def _show_activity(self) -> None:
         """Show the activity at the right end of the field's first row, as a widget of its own would need a layout of the screen."""
         self._choose_words()
-        self.area.show_beside(self._activity(), self._room_beside)
+        words = self._activity()
+        strip = self._painter.strip(words, spans_width(words))
+        self.area.show_beside(strip, self._room_beside)
         if self.reading:
             self.refresh()
 
-    def render(self) -> Content:
-        """Return the sign, and the clock if the field is hidden."""
-        glyphs = glyphs_of(self)
-        sign = Content.styled(glyphs.prompt, "$accent" if self.area.has_focus else "$ink-quiet")
-        right = words = Content("")
-        if self.reading:
-            right = self._activity()
-            said = self._reading_words(self.content_size.width - 1 - right.cell_length)
-            words = Content.styled(said, "$ink-quiet")
-        room = self.content_size.width - 1 - words.cell_length - right.cell_length
-        above = "\n" * len(self._above.rows) if self._above is not None else ""
-        return Content.assemble(above, sign, words, " " * max(0, room), right)
+    def notify_style_update(self) -> None:
+        """Paint the clock in the field anew as well."""
+        super().notify_style_update()
+        if self._timer is not None:
+            self.call_later(self._show_activity)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the number of rows of the widgets within."""
+        return Widget.get_content_height(self, container, viewport, width)
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Return the row of the sign beside the field, and of the clock if the field is hidden; blank rows beside those above it."""
+        sign = Span(glyphs_of(self).prompt, "accent" if self.area.has_focus else "quiet")
+        right = self._activity() if self.reading else ()
+        room = width - 1 - spans_width(right)
+        left = [sign, Span(self._reading_words(room), "quiet")] if self.reading else [sign]
+        above = len(self._above.rows) if self._above is not None else 0
+        return [*[BLANK] * above, Line(tuple(sides(left, list(right), width)))]
 
     def _reading_words(self, width: int) -> str:
         """Return the sentence about the visible world line, in at most `width` cells; its name is shortened if it does not fit."""
@@ -243,27 +245,28 @@ class PromptBar(Widget):
         back = WAY_BACK if room - len(WAY_BACK) >= wanted else ""
         return f" Reading {line_words(self.reading, name, room - len(back))}.{back}"
 
-    def _activity(self) -> Content:
+    def _activity(self) -> Sequence[Span]:
+        """Return the spinner, the running clock and the step, or what the agent waits for; nothing between turns."""
         state = self.state
         if not (state.running or state.compacting):
-            return Content("")
+            return ()
         glyphs = glyphs_of(self)
         now = time.time()
-        parts: list[tuple[str, str] | str] = [(self._spinner(), "$accent"), " "]
+        parts = [Span(self._spinner(), "accent"), Span(" ")]
         waits = state.retry_until > now
         if waits:
-            parts.append((f"retry in {state.retry_until - now:.0f} s   ", "$ink-quiet"))
+            parts.append(Span(f"retry in {state.retry_until - now:.0f} s   ", "quiet"))
         elif state.approvals:
-            parts.append(("waits for your answer   ", "$ink-quiet"))
+            parts.append(Span("waits for your answer   ", "quiet"))
         elif words := self._waiting_words(now):
-            parts.append((f"{words}   ", "$ink-quiet"))
+            parts.append(Span(f"{words}   ", "quiet"))
         if state.running:
-            parts.append((clock(max(0.0, now - state.turn_at)), "$ink"))
+            parts.append(Span(clock(max(0.0, now - state.turn_at)), "ink"))
         if state.compacting:
-            parts.append((f"  {glyphs.compaction} compacting", "$kind-compaction"))
+            parts.append(Span(f"  {glyphs.compaction} compacting", "compaction"))
         elif state.step and not (waits and self.size.width < WIDE_FROM):
-            parts.append((f"  step {state.step}", "$ink-quiet"))
-        return Content.assemble(*parts)
+            parts.append(Span(f"  step {state.step}", "quiet"))
+        return parts
 
     def _spinner(self) -> str:
         glyphs = glyphs_of(self)

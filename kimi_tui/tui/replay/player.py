@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
@@ -24,6 +23,8 @@ from kimi_tui.tui.formatting import counted, tokens
 from kimi_tui.tui.frame_rows import SHORT_BELOW
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.replay.scrubber import Scrubber
+from kimi_tui.tui.row_list import PaintedRows, plain
+from kimi_tui.tui.rows import Line, Span
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.views import Views
@@ -44,7 +45,7 @@ MOST_FILES_IF_SHORT = 2
 """The largest number of files in a low screen, where the checkpoints need the room."""
 
 
-class ReplayFiles(Widget):
+class ReplayFiles(PaintedRows):
     """The list of the files that the agent had changed at the shown position: at most `MOST_FILES`; hidden if there are none."""
 
     files: reactive[tuple[ChangedFile, ...]] = reactive((), layout=True)
@@ -53,11 +54,10 @@ class ReplayFiles(Widget):
         """Hide the list while it is empty."""
         self.display = bool(files)
 
-    def render(self) -> Content:
-        """Return the content: a title, and a row for each file."""
-        width = self.content_size.width
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Return a title, and a row for each file."""
         glyphs = glyphs_of(self)
-        rows: list[tuple[str, str] | str] = [("Files at this moment", "$ink-quiet")]
+        rows = [plain("Files at this moment", "quiet")]
         is_short = app_of(self).size.height < SHORT_BELOW
         most = MOST_FILES_IF_SHORT if is_short else MOST_FILES
         shown = self.files[: most if len(self.files) <= most else most - 1]
@@ -67,12 +67,11 @@ class ReplayFiles(Widget):
         widest = max((cell_len(name) for name in names), default=0)
         for name, words in zip(names, since, strict=True):
             gap = " " * (widest - cell_len(name) + 2)
-            rows += ["\n", (name, "$ink"), (gap + words, "$ink-quiet")]
+            rows.append(Line((Span(name), Span(gap + words, "quiet"))))
         if len(self.files) > len(shown):
-            rows.append(
-                (f"\n+{formatting.counted(len(self.files) - len(shown), 'file')}", "$ink-quiet")
-            )
-        return Content.assemble(*rows)
+            rest = formatting.counted(len(self.files) - len(shown), "file")
+            rows.append(plain(f"+{rest}", "quiet"))
+        return rows
 
 
 def _since(file: ChangedFile, glyphs: Glyphs) -> str:

@@ -14,7 +14,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.geometry import Size
 from textual.widgets import Input, Static
 
@@ -32,7 +31,7 @@ from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField
 from kimi_tui.tui.notices import STAYS_S
-from kimi_tui.tui.row_list import Look, PaintedRows, RowList, RowModel, plain
+from kimi_tui.tui.row_list import Look, PaintedRows, RowList, RowModel, Words, plain
 from kimi_tui.tui.rows import BLANK, Line, Span
 from kimi_tui.tui.screens import QuitChosen, SessionChosen, app_of, sheets
 
@@ -332,7 +331,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._input = LineField(words, placeholder=FIND_WORDS)
         self.list = SessionList(own_id or "")
         self._preview = SessionPreview()
-        self._words = Static("", id="said", markup=False)
+        self._words = Words(widget_id="said")
         self._footer = Footer()
 
     def compose(self) -> ComposeResult:
@@ -675,14 +674,14 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def _ask_to_delete(self, row: SessionRow, words: str) -> None:
         question = f"Delete {cut(row.title, TITLE_CELLS)}?"
-        self._say(Content.assemble((question, "bold $ink-strong"), (f"  {words}", "$ink")))
+        self._say(Span(question, "strong"), Span(f"  {words}"))
 
     def _keep(self) -> bool:
         """Withdraw the question about a deletion; False if none was asked."""
         was_asked = self._doomed is not None
         self._doomed = None
         if was_asked:
-            self._say(Content(""))
+            self._say()
         return was_asked
 
     def _throw_away(self, row: SessionRow) -> None:
@@ -717,16 +716,15 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def tell(self, text: str, *, level: Level = "info", advice: str = "") -> None:
         """Show a notice above the footer for a few seconds."""
-        style = {"warning": "$warn", "error": "$kind-error"}.get(level, "$ink-strong")
-        said = Content.assemble((one_line(text), style), "  ", (one_line(advice), "$ink"))
-        self._say(said)
-        self._said = self.set_timer(STAYS_S, lambda: self._say(Content("")))
+        style = {"warning": "warn", "error": "error"}.get(level, "bright")
+        self._say(Span(one_line(text), style), Span(f"  {one_line(advice)}"))
+        self._said = self.set_timer(STAYS_S, self._say)
 
-    def _say(self, words: Content) -> None:
+    def _say(self, *spans: Span) -> None:
         if self._said is not None:
             self._said.stop()
             self._said = None
-        self._words.update(words)
+        self._words.show(Line(spans))
 
     def _update(self) -> None:
         """Update the count at the right of the header, and the keys in the footer."""

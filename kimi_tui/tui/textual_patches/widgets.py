@@ -6,6 +6,7 @@ wrapping of a text area, and the size of a scrolling view.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -31,6 +32,7 @@ class LateStyled(_Widget):
     """
 
     @classmethod
+    @lru_cache(maxsize=None)  # noqa: UP033 - the decorator of the method that it replaces, for its type
     def _get_component_classes(cls) -> frozenset[str]:
         """Return no classes, so that Textual computes none; there is no public way to say so."""
         return frozenset()
@@ -47,7 +49,7 @@ class LateStyled(_Widget):
     def _computed(self, name: str) -> RenderStyles:
         node = DOMNode(classes=name)
         node._attach(self)
-        self.app.stylesheet.apply(node, animate=False)
+        self.app.stylesheet.apply(node, animate=False)  # pyright: ignore[reportUnknownMemberType]
         return node.styles
 
     def notify_style_update(self) -> None:

@@ -18,6 +18,7 @@ from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
     CheckpointNode,
     Future,
+    Trial,
     WorldLineNode,
 )
 from kimi_tui.tui import formatting as numbers
@@ -319,8 +320,12 @@ def _level_spans(
 def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     """Return the label of a checkpoint, in at most `room` cells."""
     mark: list[Span] = []
+    if checkpoint.trial:
+        sign, style = _trial_sign(checkpoint.trial, glyphs)
+        mark = [Span(f"{sign} ", style)]
+        room -= 2
     if checkpoint.pinned:
-        mark = [Span(f"{glyphs.pinned} ", "accent")]
+        mark = [*mark, Span(f"{glyphs.pinned} ", "accent")]
         room -= 2
     if checkpoint.bookmark:
         mark = [*mark, Span(f"{glyphs.bookmark} ", "accent")]
@@ -339,6 +344,18 @@ def label_of(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span
         words = checkpoint.words or _STATE_WORDS[checkpoint.state]
         return [*mark, Span(numbers.cut(words, room, glyphs.cut), "ink")]
     return mark + _call_label(checkpoint, room, glyphs)
+
+
+def _trial_sign(trial: Trial, glyphs: Glyphs) -> tuple[str, str]:
+    match trial:
+        case "good":
+            return glyphs.done, "ok"
+        case "bad":
+            return glyphs.failed, "error"
+        case "skipped":
+            return glyphs.pending, "quiet"
+        case _:
+            return glyphs.running, "accent"
 
 
 _STATE_WORDS = {

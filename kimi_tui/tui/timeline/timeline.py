@@ -7,7 +7,7 @@ The widget selects, scrolls, filters and folds rows, and posts messages about th
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -24,7 +24,7 @@ from textual.strip import Strip
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
-from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key
+from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key, Trial
 from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.painter import INKS, Painter
@@ -238,6 +238,14 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
         """Draw checkpoints that a replay has not reached yet in the token curve."""
         self._view.future = future
         self.refresh()
+
+    def show_trials(self, trials: Mapping[str, Trial], at: str = "") -> None:
+        """Mark checkpoints of the current line with what a search has found out, by their uids, and show one of them."""
+        self.model.show_trials(trials)
+        self.changed(motion=False)
+        point = next((one for one in self.model.tree.live if one.uid == at), None)
+        if point is not None:
+            self.select_checkpoint(point)
 
     def changed(self, *, motion: bool = True) -> None:
         """Draw the model's state after it has applied events: at most once a frame, after a jump when its rows are built.

@@ -1,4 +1,4 @@
-"""What the title of a tool's card says: its target, and the facts at its right (result, time, tokens), without layout."""
+"""The title of a tool's card: its target, and the facts at its right (result, time, tokens), without layout."""
 
 from __future__ import annotations
 

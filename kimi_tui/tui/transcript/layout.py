@@ -452,6 +452,7 @@ def mark_row(block: MarkBlock, room: LayoutRoom) -> list[Line]:
         "stopped": Span(room.glyphs.stopped, "quiet"),
         "done": Span(room.glyphs.done, "ok"),
         "files": Span(room.glyphs.files, "quiet"),
+        "rule": Span(room.glyphs.dmail, "dmail"),
         "line": Span(room.glyphs.lost, "quiet"),
         "none": Span(" "),
     }[block.glyph]
@@ -486,6 +487,7 @@ def dmail_card(block: DMailBlock, room: LayoutRoom) -> list[Line]:
         Span("Your D-Mail" if block.author == "person" else "D-Mail", "dmail"),
         Span("  "),
         Span(_way(block), "ink"),
+        *([Span(f"  by the rule {block.rule}", "quiet")] if block.rule else []),
     ]
     size = change(block.tokens_changed, estimated=block.estimated)
     changed = Span(size.replace(MINUS, room.glyphs.minus), "dmail")

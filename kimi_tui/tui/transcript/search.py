@@ -16,7 +16,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -737,7 +736,7 @@ class SearchArrow(Static):
     def on_mount(self) -> None:
         """Show the arrow of the set of signs in use."""
         glyphs = glyphs_of(self)
-        self.update(Content(f" {glyphs.up if self._step < 0 else glyphs.down}"))
+        self.update(f" {glyphs.up if self._step < 0 else glyphs.down}")
 
     def on_click(self, event: events.Click) -> None:
         """Go to the match."""
@@ -769,7 +768,7 @@ class SearchBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """Return the widgets, from the left."""
-        yield Static(Content("  / "), id="search-sign")
+        yield Static("  / ", id="search-sign", markup=False)
         yield self._field
         yield self._count
         yield SearchArrow(self._search, -1)
@@ -792,7 +791,7 @@ class SearchBar(Horizontal):
         """Show the count of matches."""
         if not self._count.is_attached:
             return
-        self._count.update(Content(found.words))
+        self._count.update(found.words)
         self.set_class(bool(found.query.strip()) and not found.total and found.complete, "-none")
 
     @on(Input.Changed)

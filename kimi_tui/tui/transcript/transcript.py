@@ -1106,7 +1106,7 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
         viewport.scrolled(round(old_value), at_end=at_end)
         self._take_position(viewport)
 
-    def scroll_to(
+    def scroll_to(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         x: float | None = None,
         y: float | None = None,

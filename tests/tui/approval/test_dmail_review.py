@@ -158,6 +158,7 @@ async def test_a_question_that_is_stopped_leaves_a_stopped_letter(home: Path) ->
         assert not [b for b in one.screen.transcript.blocks if isinstance(b, DMailBlock)]
 
 
+@pytest.mark.exhaustive
 async def test_what_is_pinned_stays_in_sight_and_with_the_model(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(

@@ -80,6 +80,7 @@ async def test_a_second_click_selects_a_word_and_a_third_the_row_of_a_side(tmp_p
         assert one.app.clipboard == "what was then"
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_while_it_is_measured_is_told_and_it_can_be_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

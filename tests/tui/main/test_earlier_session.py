@@ -188,6 +188,7 @@ async def test_where_one_reads_stays(glance: Glance) -> None:
     assert rows_of_chat(glance.desk.text()) == before
 
 
+@pytest.mark.exhaustive
 async def test_cards_that_were_unfolded_chosen_and_selected_stay_so(glance: Glance) -> None:
     glance.chat.focus()
     pilot = glance.desk.pilot
@@ -234,6 +235,7 @@ async def test_the_row_that_is_selected_in_the_timeline_stays(glance: Glance) ->
     assert glance.timeline._view.selected_row().checkpoint.uid != row.checkpoint.uid
 
 
+@pytest.mark.exhaustive
 async def test_what_is_folded_and_looked_for_in_the_timeline_stays(glance: Glance) -> None:
     pilot = glance.desk.pilot
     await pilot.press("ctrl+t", "right_square_bracket", "space")

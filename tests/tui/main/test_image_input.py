@@ -307,6 +307,7 @@ async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
         assert "30x30" not in sent
 
 
+@pytest.mark.exhaustive
 async def test_what_is_sent_right_behind_an_image_comes_after_it(home: Path) -> None:
     async with (
         ChatServer() as server,

@@ -39,6 +39,7 @@ async def asked(one: Desk, server: ChatServer, text: str, answer: str) -> list[s
     return server.requests[-1].image_urls
 
 
+@pytest.mark.exhaustive
 async def test_an_image_is_there_wherever_its_message_is(
     home: Path,
     monkeypatch: pytest.MonkeyPatch,

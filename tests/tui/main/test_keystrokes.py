@@ -178,6 +178,7 @@ async def test_the_chat_is_entered_on_purpose_and_says_so(home: Path) -> None:
             await one.until(lambda focused=focused: focused.has_focus)
 
 
+@pytest.mark.exhaustive
 async def test_what_the_keys_of_the_chat_do_commands_do_as_well(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,7 @@ async def test_escape_in_the_chat_goes_back_and_stops_nothing(home: Path) -> Non
         await one.idle()
 
 
+@pytest.mark.exhaustive
 async def test_a_click_in_the_chat_leaves_the_timeline(home: Path) -> None:
     async with talk(home, a_conversation) as (one, _):
         await one.pilot.press("ctrl+t")
@@ -514,6 +516,7 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(
         await one.sees("Your D-Mail is at #2")
 
 
+@pytest.mark.exhaustive
 async def test_a_row_of_the_chat_is_read_there(home: Path) -> None:
     async with talk(home, a_conversation, size=(120, 24)) as (one, server):
         server.script(say("More.\n\n" * 40))

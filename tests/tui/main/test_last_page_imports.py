@@ -35,6 +35,8 @@ before = set(sys.modules)
 from kimi_tui.tui.transcript.viewport import Flow
 from kimi_tui.tui.rows import LayoutRoom
 """
-    assert "kimi_tui" not in _printed(code + "print(set(sys.modules) - before)")
-    lexers = "print('pygments.lexers.python' in before, 'markdown_it.main' in before)"
-    assert _printed(code + lexers) == "True True"
+    seen = """
+print([name for name in set(sys.modules) - before if "kimi_tui" in name])
+print('pygments.lexers.python' in before, 'markdown_it.main' in before)
+"""
+    assert _printed(code + seen) == "[]\nTrue True"

@@ -24,6 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 async def test_a_tool_of_a_running_session_is_like_the_others(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

@@ -395,7 +395,7 @@ async def test_what_the_engine_has_to_say_is_shown_and_its_estimates_are_in_the_
 @pytest.mark.exhaustive
 async def test_the_model_names_the_session_after_its_first_turn(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        server.title = say('"Rotate the keys."\nof the server')
+        server.title = say('"Rotate the **keys**."\nof the server')
         server.script(say("Done."), say("Done again."))
         await one.ready()
         await one.say("Please have a look at the keys that the server uses")

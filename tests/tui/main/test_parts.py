@@ -189,6 +189,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         await one.sees("accept edits")
 
 
+@pytest.mark.exhaustive
 async def test_keys_and_clicks_on_parts_that_are_missing_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +217,7 @@ async def test_keys_and_clicks_on_parts_that_are_missing_say_so(
         await one.sees("Another answer.")
 
 
+@pytest.mark.exhaustive
 async def test_the_engine_of_this_program_is_offered_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,7 @@ async def test_long_work(
         picture(running)
 
 
+@pytest.mark.exhaustive
 async def test_the_menu_of_commands(picture: Pictures, tmp_path: Path) -> None:
     running = app(tmp_path)
     async with running.run_test(size=(120, 40)) as pilot:
@@ -293,6 +294,7 @@ async def test_help_and_palette(
         picture(running)
 
 
+@pytest.mark.exhaustive
 async def test_signs_that_every_terminal_has(picture: Pictures, tmp_path: Path) -> None:
     running = app(tmp_path, glyphs="ascii")
     async with running.run_test(size=(80, 24)) as pilot:

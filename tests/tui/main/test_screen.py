@@ -315,6 +315,7 @@ async def test_a_question_leaves_the_keys_to_who_reads(home: Path) -> None:
         await one.sees("Done.")
 
 
+@pytest.mark.exhaustive
 async def test_search_and_paging_during_an_approval(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("\n\n".join(f"Paragraph {n}." for n in range(80))))

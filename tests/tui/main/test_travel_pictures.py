@@ -84,6 +84,7 @@ async def over_the_page(
         picture(running)
 
 
+@pytest.mark.exhaustive
 async def test_all_actions(tmp_path: Path, picture: Pictures) -> None:
     files = FilesPreview(
         (FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),), ran_commands=True

@@ -209,6 +209,7 @@ async def test_enter_in_the_empty_prompt_does_not_drop_a_redo_unasked(home: Path
         await one.sees("On it goes.")
 
 
+@pytest.mark.exhaustive
 async def test_rename(home: Path, disk: Disk) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Answer 0."))
@@ -235,6 +236,7 @@ async def test_rename(home: Path, disk: Disk) -> None:
         await one.until(lambda: "First" in one.text().split("\n")[0])
 
 
+@pytest.mark.exhaustive
 async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

@@ -28,6 +28,7 @@ async def rewound(one: Desk, number: int, text: str) -> None:
     await one.until(lambda: one.screen.prompt.area.text == text)
 
 
+@pytest.mark.exhaustive
 async def test_a_long_paste_in_it_is_a_chip_again(home: Path) -> None:
     long = "\n".join(f"line {n}" for n in range(30))
     async with ChatServer() as server, desk(home, server.base_url) as one:

@@ -173,6 +173,7 @@ async def test_a_click_on_a_row_is_a_look_too_until_something_is_typed(one: Desk
     await one.until(lambda: not grey(one))
 
 
+@pytest.mark.exhaustive
 async def test_a_glance_that_is_clicked_is_read(one: Desk) -> None:
     press = one.pilot.press
     await press("ctrl+t", "enter")

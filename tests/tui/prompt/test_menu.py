@@ -300,7 +300,7 @@ async def test_a_question_mark_in_the_empty_prompt_shows_the_keys(
         monkeypatch.setattr("kimi_tui.tui.prompt.area.KEYS_AFTER_S", 0.01)
         await one.pilot.press("question_mark")
         await one.until(lambda: isinstance(one.app.screen, HelpScreen))
-        shown = await one.sees("type to search all")
+        shown = await one.sees("type to search")
         assert "change what runs without asking" in shown, "it is one page"
         assert area.text == ""
         await one.pilot.press("escape")

@@ -97,6 +97,7 @@ async def test_esc_twice_stops_the_agent_and_prose_from_elsewhere_is_written(hom
         assert "INSERT" not in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_chip_moves_and_goes_as_one(home: Path) -> None:
     long = "".join(f"line {n}\n" for n in range(30))
     async with ChatServer() as server, desk(home, server.base_url, config=VIM) as one:
@@ -117,6 +118,7 @@ async def test_a_chip_moves_and_goes_as_one(home: Path) -> None:
         assert area.message == f"see {long} is now"
 
 
+@pytest.mark.exhaustive
 async def test_a_macro_and_replace_mode(home: Path) -> None:
     long = "".join(f"line {n}\n" for n in range(30))
     async with ChatServer() as server, desk(home, server.base_url, config=VIM) as one:

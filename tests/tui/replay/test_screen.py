@@ -285,6 +285,7 @@ async def test_a_session_that_is_not_there_ends_with_one_line(home: Path) -> Non
     assert "nosuch" in app.exit_message
 
 
+@pytest.mark.exhaustive
 async def test_a_dmail_folds_as_it_did_when_it_was_sent(home: Path) -> None:
     app = replaying(home, stored(home, story()), motion=True)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -578,6 +579,7 @@ async def test_a_fault_while_a_moment_is_brought_on_view(
         assert "at #2, of 64 steps" in seen(app, pilot)
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_while_it_plays_stops_it_at_the_same_moment(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -601,6 +603,7 @@ async def test_a_fault_while_it_plays_stops_it_at_the_same_moment(
         assert shown.count("One index runs past the end") == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_fault_while_it_is_forked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = replaying(home, stored(home, ()))
     async with app.run_test(size=(120, 40)) as pilot:

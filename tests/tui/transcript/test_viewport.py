@@ -169,6 +169,7 @@ def test_another_width() -> None:
     assert [line.text.rstrip() for line in all_lines(flow)] == expected(model, narrow)
 
 
+@pytest.mark.exhaustive
 def test_an_answer_that_takes_long_is_laid_out_in_slices_at_another_width(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -349,6 +350,7 @@ def long_blocks() -> list[Block]:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "block",
     [*long_blocks()[:4], *first_only(long_blocks()[4:])],

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
 import shlex
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import clean, clean_source, one_line
 from kimi_tui.tui.formatting import author_words
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*", re.ASCII)
 _MOST_NAMED = 200
 _LONGEST_COMMAND = 90_000
+_LONGEST_PATCH = 1 << 20
+"""The most bytes of a patch that go to the clipboard."""
 
 
 async def diff(main: MainParts, argument: str) -> None:
@@ -59,8 +63,14 @@ _MOST_BLAMED = 20_000
 """The most lines that the list shows; of a longer file a part can be named."""
 
 
-async def blame(main: MainParts, argument: str) -> None:
-    """Show the lines of a file with who wrote them; the chosen one leads to its checkpoint."""
+async def blame(main: MainParts, argument: str, *, of: str = "") -> None:
+    """Show the lines of a file with who wrote them; the chosen one leads to its checkpoint.
+
+    Args:
+        main: the main screen.
+        argument: the file, with the lines to show.
+        of: the uid of a checkpoint; if lines of its step are left, only those from the first to the last of them are shown.
+    """
     from kimi_tui.soul.blame import NoBlame, file_and_lines
     from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
     from kimi_tui.tui.pick_list import Entry
@@ -86,6 +96,9 @@ async def blame(main: MainParts, argument: str) -> None:
     except NoBlame as no:
         main.bench.tell(str(no), level="warning")
         return
+    own = [number for number, line in enumerate(lines, 1) if of and line.author.uid == of]
+    if own:
+        first, last = own[0], own[-1]
     shown = list(enumerate(lines, 1))[max(0, first - 1) : last or None]
     if not shown:
         main.bench.tell(f'"{path}" has no such lines.', level="warning")
@@ -276,11 +289,37 @@ async def _show(
             advice=" ".join(filter(None, (found.changes.reason, *found.changes.remarks))),
         )
         return False
-    screen = DiffScreen(name, found.what, found.changes, verb=verb, chooses=span is not None)
+    patch = partial(_patch, main, span) if span is not None else None
+    screen = DiffScreen(
+        name, found.what, found.changes, verb=verb, chooses=span is not None, patch=patch
+    )
     answer = await main.bench.ask(screen)
     if isinstance(answer, ChosenLine):
         await go_to_author(main, answer.path, answer.line, span=span)
     return answer is True
+
+
+async def _patch(main: MainParts, span: PointRange) -> str:
+    """Return the changes between checkpoints as a patch; empty if that is too long, or if its text may not be on a clipboard."""
+    from kimi_tui.soul.patches import NoFiles, patch_of_session
+
+    soul = await main.conversation.opened()
+    session = soul.session
+
+    def made() -> str:
+        parts: list[bytes] = []
+        for one in patch_of_session(session, session.dir, span, 0).files():
+            parts.append(one.text)
+            if sum(map(len, parts)) > _LONGEST_PATCH:
+                return ""
+        text = b"".join(parts).decode()
+        # A text with signs that a terminal obeys is copied nowhere, and without them it would be another patch.
+        return text if clean_source(text) == text else ""
+
+    try:
+        return await asyncio.to_thread(made)
+    except (NoFiles, UnicodeDecodeError):
+        return ""
 
 
 async def commit(main: MainParts, argument: str) -> None:

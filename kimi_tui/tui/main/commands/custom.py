@@ -16,12 +16,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from kimi_tui.foreign_text import visible
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.prompt.command import Command
+from kimi_tui.tui.row_list import Words, plain
+from kimi_tui.tui.rows import BLANK
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 
@@ -98,7 +99,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         yes: the key and words of the yes.
     """
 
-    CSS_PATH = sheets("text_screen")
+    CSS_PATH = sheets("rows", "text_screen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Do not", show=False),
     ]
@@ -131,12 +132,9 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
 
     def compose(self) -> ComposeResult:
         """Return the text, below its origin."""
-        words = Content.assemble(
-            (self._intro, "$ink-strong"),
-            f"\n{visible(self._path)}\n\n",
-            ("\n".join(visible(line) for line in self._text.split("\n")), "$ink"),
-        )
-        frame = VerticalScroll(Static(words))
+        said = [plain(self._intro, "bright"), plain(visible(self._path)), BLANK]
+        said += [plain(visible(line)) for line in self._text.split("\n")]
+        frame = VerticalScroll(Words(*said))
         use_thin_scrollbar(frame, glyphs_of(self))
         frame.border_title = Content(f"/{self._command}")
         frame.border_subtitle = Content(f"{self._yes}   Esc cancel")

@@ -295,9 +295,9 @@ def name_of(main: MainParts, target: Target) -> str:
 
 
 async def write_dmail(
-    main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer
+    main: MainParts, soul: KimiSoul, target: Target, answer: PreviewAnswer, draft: str = ""
 ) -> None:
-    """Ask for the text of a D-Mail, then send it; `answer` says whether files are restored.
+    """Ask for the text of a D-Mail, then send it; `answer` says whether files are restored, `draft` is the text to begin with.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
@@ -309,6 +309,7 @@ async def write_dmail(
         title=f"D-Mail to {name_of(main, target)}",
         question="What should the agent know at that checkpoint?",
         consequence="The agent goes back to that checkpoint, reads your note and continues from there.",
+        text=draft,
         placeholder="Write a note to the agent's past self",
         verb="send",
         kind="dmail",

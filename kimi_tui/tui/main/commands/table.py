@@ -10,7 +10,16 @@ from collections.abc import Callable
 
 from kimi_tui.agent_parts import UNASKED
 from kimi_tui.config.settings import THEMES
-from kimi_tui.tui.main.commands import changes, mcp, rewind, rules, session, view, world_lines
+from kimi_tui.tui.main.commands import (
+    bisect,
+    changes,
+    mcp,
+    rewind,
+    rules,
+    session,
+    view,
+    world_lines,
+)
 from kimi_tui.tui.prompt.command import Command, CommandTable, Value, Values
 
 
@@ -408,6 +417,14 @@ COMMANDS = CommandTable(
         changes.blame,
         argument="FILE[:LINES]",
         opens=True,
+    ),
+    Command(
+        "bisect",
+        "Find the step that broke it",
+        "Find the step after which COMMAND fails; it runs over past files, and nothing is changed.",
+        bisect.bisect,
+        argument="COMMAND",
+        needs="travel",
     ),
     Command(
         "review",

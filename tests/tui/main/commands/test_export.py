@@ -43,6 +43,19 @@ async def test_the_conversation_is_written_to_a_new_file_and_none_is_overwritten
                 await one.sees("already exists" if "mine" in command else "No such file")
         assert (work / "mine.md").read_text() == "mine"
         assert not (work / "gone").exists()
+
+
+@pytest.mark.exhaustive
+async def test_the_session_is_written_as_a_page_and_as_a_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    async with ChatServer() as server, desk(tmp_path, server.base_url) as one:
+        await one.ready()
+        work = Path(one.screen.transcript.work_dir)
+        server.script(say("The apple is red."))
+        await one.say("Tell me of apples")
+        await one.idle()
         await one.say("/export html")
         await one.sees('Exported "Tell me of apples" to tell-me-of-apples.html')
         page = (work / "tell-me-of-apples.html").read_text("utf-8")

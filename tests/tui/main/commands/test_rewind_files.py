@@ -110,6 +110,7 @@ async def test_a_key_that_comes_after_the_answer_answers_nothing(home: Path) -> 
         assert one.app.screen is one.screen
 
 
+@pytest.mark.exhaustive
 async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
     home: Path,
 ) -> None:
@@ -145,6 +146,7 @@ async def test_a_fork_takes_the_files_along_and_gives_its_message_to_the_prompt(
         assert (work / "a.txt").read_text() == "new\n"
 
 
+@pytest.mark.exhaustive
 async def test_where_a_replay_is_gone_on_with_the_files_of_that_moment_are_offered(
     home: Path,
 ) -> None:

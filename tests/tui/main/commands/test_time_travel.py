@@ -168,6 +168,7 @@ async def test_a_letter_by_command(home: Path) -> None:
         await one.sees('"nowhere" is not a checkpoint.')
 
 
+@pytest.mark.exhaustive
 async def test_a_part_is_compacted_with_words_on_what_to_keep(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +259,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         assert one.screen.prompt.area.has_focus
 
 
+@pytest.mark.exhaustive
 async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(home: Path) -> None:
     async with talk(home, a_world_line) as (one, server):
         server.script(gate(1, say("There.")))
@@ -280,6 +282,7 @@ async def test_what_is_said_of_now_is_true_where_a_line_was_glanced_at_first(hom
         assert one.screen.bench.on_view.top == top
 
 
+@pytest.mark.exhaustive
 async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> None:
     async with talk(home, a_world_line) as (one, _):
         # The header says that another line can only be read.
@@ -339,6 +342,7 @@ async def test_a_world_line_is_opened_searched_compared_and_left(home: Path) -> 
         await one.until(lambda: one.app.return_code == 0)
 
 
+@pytest.mark.exhaustive
 async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("s")
@@ -398,6 +402,7 @@ async def test_a_jump_from_the_line_that_is_read(home: Path) -> None:
         assert "The pear is green." in told(server)
 
 
+@pytest.mark.exhaustive
 async def test_a_jump_to_a_chosen_message_puts_it_into_the_prompt(home: Path) -> None:
     async with a_line_that_is_read(home) as (one, _):
         await one.pilot.press("shift+tab", "shift+tab", "j")
@@ -474,6 +479,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
         assert not one.screen.bench.reading
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", first_only([(60, 20), (120, 40)]))
 async def test_the_files_of_both_lines_are_compared(home: Path, size: tuple[int, int]) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
@@ -565,6 +571,7 @@ async def test_a_jump_from_the_comparison(
         assert ("The pear is green." in shown) == (not prompt)
 
 
+@pytest.mark.exhaustive
 async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
     async with ChatServer() as server:
         async with desk(home, server.base_url, size=(120, 40)) as one:
@@ -598,6 +605,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             assert "‡ #0" not in chat(one)
 
 
+@pytest.mark.exhaustive
 async def test_a_summary_is_read_edited_and_the_edit_undone(home: Path) -> None:
     async with talk(home, size=(120, 40)) as (one, server):
         server.script(say("Fruit was talked of."))
@@ -706,6 +714,7 @@ async def test_the_row_of_the_first_turn_and_its_preview_say_the_same_figure(hom
             await same_figure(again)
 
 
+@pytest.mark.exhaustive
 async def test_clear_empties_the_chat_and_undo_brings_it_back(home: Path) -> None:
     async with talk(home) as (one, server):
         await one.say("/clear")
@@ -785,6 +794,7 @@ async def test_tools_are_listed_and_turned_off_and_on(home: Path) -> None:
         assert len(server.requests[-1].body["tools"]) == 6
 
 
+@pytest.mark.exhaustive
 async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: Path) -> None:
     async with talk(home) as (one, server):
         server.script(

@@ -1,0 +1,191 @@
+"""`kimi-tui bisect`, `run-at` and `worktree`: commands over the files of the past, with a real sandbox and real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.chat_server import Answer, call, say
+from support.commands import Place
+
+from kimi_tui.session.session import Session
+
+CHECK = "! grep -q broken src/app.py"
+
+
+def write(text: str, path: str = "src/app.py") -> Answer:
+    return call("WriteFile", {"path": path, "content": text})
+
+
+def held(place: Place) -> Session:
+    """Steps 1, 2 and 4 write; step 2 breaks the file, step 4 writes another one."""
+    (place.work / "src").mkdir()
+    (place.work / "src/app.py").write_text("start\n")
+    (place.work / ".gitignore").write_text("made/\n*.log\n")
+    (place.work / "made").mkdir()
+    (place.work / "made/tool").write_text("tool\n")
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(place.work))
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    answers = [
+        write("one\n"),
+        write("two, broken\n"),
+        call("ReadFile", {"path": "src/app.py"}),
+        write("other\n", "src/other.py"),
+        say("done"),
+    ]
+    return place.hold(answers, "go on")
+
+
+def times(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the times of change of everything in a folder, and of its status."""
+    return {
+        str(path): (path.lstat().st_mtime_ns, path.lstat().st_ctime_ns)
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
+def left_over(place: Place) -> list[str]:
+    """Return what runs have left in the data folder; the base may stay for the next one."""
+    top = place.folder / "data/futures"
+    return [str(one) for one in top.glob("*/*") if one.name not in ("base", "base.json", "lock")]
+
+
+def test_the_step_that_broke_it_is_found_and_nothing_is_touched(place: Place) -> None:
+    held(place)
+    before = times(place.work)
+    dirty = (
+        "echo x > src/app.py; echo x >> made/tool; rm .gitignore; git commit -qam x; touch a.log"
+    )
+    ran = place.run("bisect", "--", f"{CHECK} || {{ {dirty}; echo it is broken; exit 3; }}")
+    assert ran.code == 0, ran
+    assert "The first change after which the command fails: the step of checkpoint #2." in ran.out
+    assert "it is broken" in ran.out
+    assert "two, broken" in ran.out
+    assert "kimi-tui rewind 2 --files restore" in ran.out
+    assert times(place.work) == before
+    assert left_over(place) == []
+
+
+def test_a_script_reads_what_was_found(place: Place) -> None:
+    held(place)
+    found = place.run("bisect", "--json", "--times", "2", "--", CHECK).json
+    assert found["found"]
+    (change,) = found["changes"]
+    assert (change["cause"], change["checkpoint_id"], change["files"]) == (
+        "step",
+        2,
+        ["src/app.py"],
+    )
+    verdicts = {one["state"]: one["verdict"] for one in found["tests"]}
+    assert verdicts["the files as they are now"] == "bad"
+    assert verdicts["the first file snapshot"] == "good"
+    assert found["runs"] == 2 * len(found["tests"]) <= 2 * 4
+
+
+def test_a_change_by_someone_else_is_a_change_of_its_own(place: Place) -> None:
+    held(place)
+    (place.work / "src/app.py").write_text("by hand, sound\n")
+    (place.work / "src/more.py").write_text("by hand\n")
+    found = place.run("bisect", "--json", "--", "! test -e src/more.py").json
+    (change,) = found["changes"]
+    assert (change["cause"], change["files"]) == ("other", ["src/app.py", "src/more.py"])
+
+
+def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
+    held(place)
+    ran = place.run("bisect", "--good", "2", "--bad", "3", "--", CHECK)
+    assert ran.code == 0
+    assert "the step of checkpoint #2" in ran.out
+    wrong = place.run("bisect", "--good", "3", "--", CHECK)
+    assert wrong.code == 1
+    assert "fails in checkpoint #3 already" in wrong.err
+    assert "no failure to search for" in place.run("bisect", "--bad", "2", "--", CHECK).err
+    assert place.run("bisect", "--good", "4", "--bad", "1", "--", CHECK).code == 1
+    assert "no checkpoint #99" in place.run("bisect", "--good", "99", "--", CHECK).complaint
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("exit 125", 1, "says nothing about"),
+        ("kill -9 $$", 1, "exit code 137"),
+        ("exit 128", 1, "exit code 128"),
+        ("no-such-program-anywhere", 1, "was not found"),
+        ("true", 1, "does not fail"),
+        ("", 2, "needs a command behind --"),
+    ],
+)
+def test_a_command_that_finds_nothing_is_said_in_a_line(
+    place: Place, command: str, code: int, said: str
+) -> None:
+    held(place)
+    ran = place.run("bisect", "--", command)
+    assert ran.code == code
+    assert said in ran.err
+    assert left_over(place) == []
+
+
+def test_a_command_that_hangs_is_stopped(place: Place) -> None:
+    held(place)
+    ran = place.run("bisect", "--timeout", "1", "--", "sleep 100")
+    assert (ran.code, "did not end within 1 s" in ran.err) == (1, True)
+
+
+def test_run_at_runs_a_command_over_the_files_of_a_checkpoint(place: Place) -> None:
+    held(place)
+    before = times(place.work)
+    assert place.run("run-at", "2", "--", "test", "$(cat src/app.py)", "=", "one").code == 1
+    assert place.run("run-at", "2", "--", 'test "$(cat src/app.py)" = one').code == 0
+    assert place.run("run-at", "#3", "--", "cat made/tool; pwd; exit 7").code == 7
+    ran = place.run("run-at", "--json", "1", "--", "cat src/app.py; pwd; ls src")
+    assert ran.json["output"] == f"start\n{place.work}\napp.py\n"
+    assert place.run("run-at", "77", "--", "true").code == 125
+    assert place.run("run-at", "1").code == 125
+    assert place.run("run-at", "--timeout", "1", "1", "--", "sleep 100").code == 125
+    assert times(place.work) == before
+    assert left_over(place) == []
+
+
+def test_the_network_is_closed_unless_it_is_opened(place: Place) -> None:
+    held(place)
+    command = "python3 -c 'import socket; print(sorted(n for _, n in socket.if_nameindex()))'"
+    closed = place.run("run-at", "--json", "1", "--", command)
+    assert closed.json["output"] == "['lo']\n"
+    opened = place.run("run-at", "--json", "--network", "1", "--", command)
+    assert len(opened.json["output"]) > 0
+
+
+def test_worktree_writes_a_plain_folder(place: Place) -> None:
+    held(place)
+    target = place.folder / "copy"
+    assert place.run("worktree", "2", target).code == 0
+    assert sorted(p.name for p in target.rglob("*")) == [".gitignore", "app.py", "src"]
+    assert (target / "src/app.py").read_text() == "one\n"
+    again = place.run("worktree", "2", target)
+    assert (again.code, "exists already" in again.complaint) == (1, True)
+    assert list((place.folder / "data/futures").glob("unfinished-*")) == []
+
+
+def test_a_session_without_that_snapshot_says_so(place: Place) -> None:
+    session = held(place)
+    for name in ("snapshots.jsonl", "snapshots-2.jsonl"):
+        (session.dir / "files" / name).unlink(missing_ok=True)
+    assert "no file snapshot" in place.run("run-at", "2", "--", "true").complaint
+    assert "no file snapshot" in place.run("bisect", "--", "true").complaint
+    assert "no file snapshot" in place.run("worktree", "2", "x").complaint
+
+
+def test_damaged_contents_are_said_and_leave_nothing(place: Place) -> None:
+    session = held(place)
+    shutil.rmtree(session.dir / "files/store")
+    ran = place.run("run-at", "2", "--", "true")
+    assert (ran.code, "cannot be written out" in ran.complaint) == (125, True)
+    assert place.run("worktree", "2", "copy").code == 1
+    assert not os.path.lexists("copy")
+    assert left_over(place) == []
