@@ -51,7 +51,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         # A `--` before the words is that of the command line.
         options.command = options.command[options.command[:1] == ["--"] :]
         if not " ".join(options.command).strip():
-            complain(f"This needs a command behind --, for example: {_EXAMPLES[name]}")
+            complain(f"Write the command after --, for example: {_EXAMPLES[name]}")
             return _wrong(name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from kimi_tui.soul.bisect import NoBisect
@@ -63,7 +63,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         complain(str(no))
         return _wrong(name, FAILED)
     except KeyboardInterrupt:
-        complain("Stopped. Nothing is left over.")
+        complain("Stopped. The temporary files were removed.")
         return INTERRUPTED
 
 
@@ -83,8 +83,8 @@ _EXAMPLES = {
 def _bisect_parser() -> CommandLineParser:
     parser = command(
         "bisect",
-        "Find the step after which a command fails. The command runs over the files of past checkpoints, at the path of the "
-        "work folder but without changing anything in it: exit code 0 is good, 125 says nothing, 128 and more end the search, all "
+        "Find the step after which a command fails. The command runs on the files of past checkpoints, at the path of the "
+        "work folder but without changing anything in it: exit code 0 is good, 125 skips this state, 128 and more end the search, all "
         "others are bad. Exit code of this command: 0 if the change was found, 1 if not.",
     )
     parser.usage = "kimi-tui bisect [OPTIONS] -- COMMAND"
@@ -106,7 +106,7 @@ def _bisect_parser() -> CommandLineParser:
         metavar="N",
         type=_times,
         default=1,
-        help="run the command N times over each state; one failure makes it bad (default: 1)",
+        help="run the command N times on each state; one failure makes it bad (default: 1)",
     )
     return _with_command(parser)
 
@@ -114,7 +114,7 @@ def _bisect_parser() -> CommandLineParser:
 def _run_at_parser() -> CommandLineParser:
     parser = command(
         "run-at",
-        "Run a command over the files as they were at checkpoint N, before its step, at the path of the work folder. Nothing in the "
+        "Run a command on the files as they were at checkpoint N, before its step, at the path of the work folder. Nothing in the "
         "work folder is changed. The exit code is that of the command, or 125 if it could not be run.",
     )
     parser.usage = "kimi-tui run-at [OPTIONS] N -- COMMAND"
@@ -134,7 +134,10 @@ def _worktree_parser() -> CommandLineParser:
         "n", metavar="N", type=checkpoint_number, help="the number of the checkpoint"
     )
     parser.add_argument(
-        "folder", metavar="DIR", type=_absolute, help="the folder, which must not exist or is empty"
+        "folder",
+        metavar="DIR",
+        type=_absolute,
+        help="the folder to create; it must be new or empty",
     )
     return _with_line(parser)
 
@@ -163,7 +166,7 @@ def _with_command(parser: CommandLineParser) -> CommandLineParser:
         "command",
         metavar="COMMAND",
         nargs="...",
-        help="the command: a text for the shell, or words",
+        help="the command; quote it as one string to use shell syntax such as pipes",
     )
     return parser
 
@@ -411,12 +414,12 @@ class _Shown:
         """Print how much there is to do."""
         if not self._is_json:
             say(
-                f"Searching {counted(len(candidates), 'change')} of the files: 2 ends, then at most "
-                f"{counted(search.n_left, 'test')}."
+                f"Searching {counted(len(candidates), 'file change')}: 2 tests of the good and the bad end, then at most "
+                f"{search.n_left:,} more."
             )
         if build:
             _note(
-                f"Ignored folders such as .venv or node_modules are as they are now, but {', '.join(build[:3])} changed in between."
+                f"Ignored folders such as .venv are today's, but {', '.join(build[:3])} changed since then, so the result may be wrong."
             )
 
     def told(self, place: Place, tested: Tested | None) -> None:

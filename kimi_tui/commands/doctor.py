@@ -411,7 +411,7 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
     advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
-    seen = f"the system does not report them all ({trouble}), so each step scans all files; {counted(count, 'folder')} watched"
+    seen = f"the system does not report all file changes ({trouble}), so each step scans all files; {counted(count, 'folder')} watched"
     return CheckResult("file changes", "warn" if sys.platform == "linux" else "ok", seen, advice)
 
 
@@ -491,16 +491,18 @@ def _past_files(backend: str, environ: Mapping[str, str]) -> CheckResult:
 
     match tier_of(backend, environ):
         case "overlay":
-            return CheckResult("past files", "ok", "shown at the work folder's path (overlay)")
+            return CheckResult(
+                "bisect, run-at", "ok", "old files are shown at the work folder's path (overlay)"
+            )
         case "copy":
-            seen = "copied for each run and shown at the work folder's path"
-            return CheckResult("past files", "ok", f"{seen}; ignored folders are read-only")
+            seen = "old files are copied for each run and shown at the work folder's path"
+            return CheckResult("bisect, run-at", "ok", f"{seen}; ignored folders are read-only")
         case "elsewhere":
             return CheckResult(
-                "past files",
+                "bisect, run-at",
                 "warn",
-                "copied to another path for each run",
-                "Commands that need the path of the work folder may fail there in bisect and run-at.",
+                "old files are copied to another path for each run",
+                "Commands that need the path of the work folder may fail there.",
             )
 
 

@@ -165,7 +165,7 @@ api_key = "..."                # or "keyring:NAME"
 _CHECKS = """
 Programs that run in the sandbox after each edit of the agent, in order. Each is a list of words that runs without a shell; `{file}` is replaced with the path of the edited file. The output of
 one that fails goes to the agent (20 lines); if one changes the file, as a formatter does, the change is shown as a diff of its own, and a
-rewind takes it along. `/checks` lists them. Only your own configuration can have them, never a repository.
+rewind undoes it too. `/checks` lists them. Only your own configuration can have them, never a repository.
 
 ```toml
 [checks]

@@ -325,7 +325,7 @@ class DMailConfig(NamedTuple):
         10_000,
         whole(0, 100_000_000),
         "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 never reminds it. "
-        "It is the first of the built-in rules, which [[dmail.rules]] replaces.",
+        "It has no effect if you write [[dmail.rules]], which replace all built-in rules.",
         title="D-Mail reminder, tokens",
         group=DMAILS,
     )

@@ -119,11 +119,11 @@ class Candidate:
             case "step":
                 return self.where
             case "other":
-                return f"a change by someone else {self.where}"
+                return f"a change outside kimi-tui {self.where}"
             case "task":
                 return f"a change {self.where}, while a background task ran"
             case "line":
-                return f"a rewind, a switch or another world line {self.where}"
+                return f"a rewind or a switch of world lines {self.where}"
 
 
 def state_at(past: Past, point: Point) -> FileState | None:
@@ -443,7 +443,7 @@ class Bisection:
         if tested.verdict == wanted:
             return
         if tested.verdict == "skipped":
-            raise NoBisect(f"The command says nothing about {place.name}: {tested.why}.")
+            raise NoBisect(f"The command could not test {place.name}: {tested.why}.")
         if wanted == "bad":
             raise NoBisect(
                 f"The command does not fail in {place.name}. There is no failure to search for."
@@ -476,7 +476,7 @@ class Bisection:
                 self._add(tested)
                 raise NoBisect(
                     f"The command ended with exit code {code} in {place.name}. "
-                    "128 and more end the search: a signal or a crash says nothing about the files."
+                    "Exit codes from 128 end the search, as in git bisect run."
                 )
             if run.is_not_found and self._counts_not_found is None:
                 self._counts_not_found = await self._asks(place, run)

@@ -183,7 +183,7 @@ class PastSearch:
         found += filter(None, [past.gaps(candidates[0].before.state)])
         if changed := build_files(past, candidates):
             found.append(
-                f"Ignored folders are as they are now, but {', '.join(changed[:3])} changed in between."
+                f"Ignored folders such as .venv are today's, but {', '.join(changed[:3])} changed since then, so the result may be wrong."
             )
         return tuple(found)
 

@@ -205,9 +205,7 @@ class PastCommands:
             begun = time.monotonic()
             ended = await running.run()
         except OSError as error:
-            raise NoBase(
-                f"The command cannot be started over past files: {error.strerror or error}."
-            ) from error
+            raise NoBase(f"The command cannot be started: {error.strerror or error}.") from error
         finally:
             await self._run(stack.close)
         return _of(ended, time.monotonic() - begun)
@@ -240,7 +238,7 @@ class PastCommands:
         try:
             confined = self._sandbox.confined(argv, view.folder, network=network, view=view)
         except NoSandbox as no:
-            raise NoBase(f"The command cannot be confined: {no}.") from no
+            raise NoBase(f"The command cannot run in the sandbox: {no}.") from no
         return view, _PastStart(
             confined.argv, {**confined.environ, **view.variables}, confined.words
         )

@@ -387,7 +387,7 @@ def locked(place: Path) -> int:
     except BlockingIOError:
         os.close(lock)
         raise NoBase(
-            "Another search or command uses the past files of this session. Wait for its end."
+            "Another bisect or run-at is running in this session. Wait until it ends."
         ) from None
     except OSError:
         os.close(lock)
@@ -427,7 +427,7 @@ def write_files(
             if place % _TOLD_EVERY == 0:
                 told(Progress(place, len(wanted)))
             if cancelled():
-                raise NoBase("It was stopped.")
+                raise NoBase("The command was stopped.")
             above, _, name = path.rpartition("/")
             if entry.kind == "folder":
                 folder_of(path)

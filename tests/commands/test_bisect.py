@@ -113,12 +113,12 @@ def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
-        ("exit 125", 1, "says nothing about"),
+        ("exit 125", 1, "could not test"),
         ("kill -9 $$", 1, "exit code 137"),
         ("exit 128", 1, "exit code 128"),
         ("no-such-program-anywhere", 1, "was not found"),
         ("true", 1, "does not fail"),
-        ("", 2, "needs a command behind --"),
+        ("", 2, "Write the command after --"),
     ],
 )
 def test_a_command_that_finds_nothing_is_said_in_a_line(

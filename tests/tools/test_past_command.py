@@ -145,7 +145,7 @@ def test_a_base_is_taken_over_unless_something_was_changed_in_it(held: Held) -> 
     (place / "base/left").write_text("a killed move")
     moved(first)
     with_lock = Base(place, past)
-    with pytest.raises(NoBase, match="Another search"):
+    with pytest.raises(NoBase, match="Another bisect"):
         Base(place, past)
     with_lock.close()
 

@@ -94,14 +94,14 @@ class _SearchNotice:
         self._most = begun.n_left + 2
         for remark in begun.remarks:
             self._main.bench.tell(remark, level="warning")
-        self._tell(f"Searching {counted(begun.n_candidates, 'change')} of the files.")
+        self._tell(f"Searching {counted(begun.n_candidates, 'file change')}.")
 
     def told(self, place: Place, tested: Tested | None) -> None:
         """Mark a state that is tested, or was."""
         if tested is None:
             self._mark(place, "running")
             self._tell(
-                f"Test {self._n_tested + 1} of at most {self._most}: the command runs over {place.name}."
+                f"Test {self._n_tested + 1} of at most {self._most}: the command runs on {place.name}."
             )
             return
         self._n_tested += 1
@@ -123,7 +123,7 @@ class _SearchNotice:
             return items
 
         screen = ListScreen(
-            f"Exit code {ran.exit_code} over {place.name}",
+            f"Exit code {ran.exit_code} on {place.name}",
             same,
             first=items,
             empty="",
@@ -169,13 +169,13 @@ async def _end(
     if change is None:
         named = ", ".join(one.words for one in outcome.found)
         main.bench.tell(
-            "The states between several changes could not be tested, so it is one of them.",
+            "One of several changes made the command fail; the states between them could not be tested.",
             advice=f"One of: {named}",
             level="warning",
         )
         return
     shown.show(change)
-    what = f"by {change.words}: the first after which the command fails"
+    what = f"by {change.words}: the command passes before this change and fails after it"
     screen = DiffScreen("Bisect", what, found.changes, verb="see what to do", authors=False)
     if await main.bench.ask(screen) is True:
         await _offer(main, soul, options, found, change)

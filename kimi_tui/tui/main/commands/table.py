@@ -421,7 +421,7 @@ COMMANDS = CommandTable(
     Command(
         "bisect",
         "Find what broke it",
-        "Find the step after which COMMAND fails, by running it over past files.",
+        "Find the step after which COMMAND fails, by running it on past checkpoints.",
         bisect.bisect,
         argument="COMMAND",
         needs="travel",
