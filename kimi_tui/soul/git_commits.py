@@ -269,14 +269,18 @@ class _Repository:
 
     def __init__(self, work_dir: Path, environ: Mapping[str, str]) -> None:
         if find_program("git", environ, work_dir) is None:
-            raise NoCommits("git is not installed, or not in a folder that this program trusts.")
+            raise NoCommits(
+                "git was not found in PATH, where folders that the agent can write to are ignored. Install git in another folder."
+            )
         git = safe_git(work_dir, environ)
         if git is None and (work_dir / "HEAD").is_file() and (work_dir / "objects").is_dir():
             raise NoCommits(f'"{work_dir}" is a bare repository, which has no working files.')
         if git is None:
-            raise NoCommits(
-                f'"{work_dir}" is not in a git repository of yours. git init makes one.'
-            )
+            if any(os.path.lexists(place / ".git") for place in (work_dir, *work_dir.parents)):
+                raise NoCommits(
+                    f'The git repository of "{work_dir}" belongs to another user, or is partly in another folder.'
+                )
+            raise NoCommits(f'"{work_dir}" is not in a git repository. Run git init.')
         self.git = git
 
     def prefix(self, work_dir: Path) -> str:
@@ -318,11 +322,13 @@ class _Repository:
         elif base != head:
             n = run_git(self.git, ("rev-list", "--count", f"{base}..{head}")).out.decode().strip()
             words = (
-                "1 commit of HEAD is newer and is"
+                "1 commit on HEAD is newer than the first file snapshot used here and is"
                 if n == "1"
-                else f"{n} commits of HEAD are newer and are"
+                else f"{n} commits on HEAD are newer than the first file snapshot used here and are"
             )
-            remarks.append(f"{words} not part of the branch; --onto HEAD begins there.")
+            remarks.append(
+                f"{words} not part of the new branch. To begin the branch at HEAD, use --onto HEAD."
+            )
         if run_git(self.git, ("symbolic-ref", "--quiet", "HEAD")).code:
             remarks.append("HEAD is detached; it stays where it is.")
         return base, self._named(base), remarks

@@ -711,9 +711,7 @@ class KimiSoul:
         except Exception:
             log.exception("a command that had waited failed")
             self.wire.publish(
-                Notice(
-                    "warning", "A command that had waited failed. The reason is in the log file."
-                )
+                Notice("warning", "A queued command failed. The log file has the details.")
             )
         finally:
             self._is_carrying_out = False

@@ -180,7 +180,9 @@ def _with_present(session: Session, stored: Path) -> tuple[SnapshotLog, StoredTe
     if log.first is None:
         raise NoFiles(no_snapshots(session))
     if log.root != os.path.realpath(session.work_dir):
-        raise NoFiles(f"This session has file snapshots of {log.root} only.")
+        raise NoFiles(
+            f"The file snapshots of this session are of {log.root}, not of {session.work_dir}."
+        )
     try:
         return stored_and_present(session.work_dir, folder, own_folders(stored))
     except OSError as error:

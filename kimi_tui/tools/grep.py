@@ -727,11 +727,11 @@ def _outcome(
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
     if records.n_unsettled:
         left_out = (
-            "1 file was left out, because a background task changed its folder"
+            "1 file is not in the results, because a background task changed its folder"
             if records.n_unsettled == 1
-            else f"{records.n_unsettled} files were left out, because a background task changed their folders"
+            else f"{records.n_unsettled} files are not in the results, because a background task changed their folders"
         )
-        facts.append(f"{left_out} meanwhile.")
+        facts.append(f"{left_out} during the search.")
     if found.too_much:
         facts.append("There is far more than can be shown: narrow the search.")
     if found.broke_off:

@@ -215,7 +215,7 @@ class ExitPlanMode(TypedTool[ExitPlanModeParams]):
     async def run(self, params: ExitPlanModeParams, env: ToolEnv) -> ToolOutcome:
         """Ask the user to approve the plan."""
         if not env.reads_only:
-            return failure("Plan mode is off: carry the plan out.", brief="not in plan mode")
+            return failure("Plan mode is off: carry the plan out.", brief="plan mode is off")
         offered = [words for words in MODE_AFTER if env.sandbox or MODE_AFTER[words] != "sandboxed"]
         answer = await env.approver.ask(
             ApprovalQuestion(

@@ -453,7 +453,7 @@ def _link_all(folders: Folders) -> None:
     for path, found in names.items():
         folder = folders.get(path)
         if folder is None:
-            raise ValueError("the table lacks a folder")
+            raise ValueError("the list of files lacks a folder")
         folder.folders = tuple(sorted(found))
 
 
@@ -569,7 +569,7 @@ def read_table(path: Path, like: Folders | None = None) -> tuple[dict[str, Any],
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MOST_BYTES or file.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError("it is no table of files")
+            raise ValueError("it is not a list of files")
         _check(file, size)
         file.seek(len(_MAGIC))
         reader = _TableReader(file, size - 4, like or {})
@@ -577,7 +577,7 @@ def read_table(path: Path, like: Folders | None = None) -> tuple[dict[str, Any],
             facts = reader.facts()
             folders = reader.folders()
         except (struct.error, LookupError, *_ODD) as error:
-            raise ValueError("the table is damaged") from error
+            raise ValueError("the list of files is damaged") from error
     return facts, folders
 
 
@@ -589,7 +589,7 @@ def _check(file: BufferedReader, size: int) -> None:
             break
         checksum, left = zlib.crc32(piece, checksum), left - len(piece)
     if left or file.read(4) != struct.pack("<I", checksum):
-        raise ValueError("the table is damaged")
+        raise ValueError("the list of files is damaged")
 
 
 class _TableReader:
@@ -626,7 +626,7 @@ class _TableReader:
 
     def _exactly(self, count: int) -> bytes:
         if count > self._end - self._file.tell():
-            raise ValueError("the table is cut off")
+            raise ValueError("the list of files is cut off")
         return self._file.read(count)
 
     def _folder(self) -> tuple[str, Folder]:
@@ -653,9 +653,9 @@ class _TableReader:
         names = tuple(share(one, one) for one in joined.split("\0")) if joined else ()
         kinds = {number & ~_STAMPED for number in set(data[:: _ROW.size])}
         if len(names) * _ROW.size != len(data) or any(number >= len(_KINDS) for number in kinds):
-            raise ValueError("the table is damaged")
+            raise ValueError("the list of files is damaged")
         if any(one >= other for one, other in pairwise(names)):
-            raise ValueError("the table is not in order")
+            raise ValueError("the list of files is not sorted")
         if not all(map(_is_name, names)):
             raise ValueError("a path leads outside the work folder")
         return FileRows(names, data)
@@ -665,7 +665,7 @@ def _json(content: bytes) -> object:
     try:
         return json.loads(content)
     except RecursionError as error:
-        raise ValueError("the table is nested too deeply") from error
+        raise ValueError("the list of files is nested too deeply") from error
 
 
 def _is_name(name: str) -> bool:

@@ -68,7 +68,7 @@ class LeftOut(NamedTuple):
 
 
 _WHY_LEFT_OUT = {
-    "secret": "it may hold secrets",
+    "secret": "it may contain secrets",
     "large": "it is too large for snapshots",
     "ignored": "snapshots ignore it",
     "special": "it is no regular file",

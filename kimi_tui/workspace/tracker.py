@@ -230,7 +230,7 @@ class Tracker:
         root = os.path.realpath(self._root)
         is_moved = scope.is_moved and not os.path.lexists(self._log.root)
         if self._log.root not in ("", root) and not is_moved:
-            self.refusal = f"This session has file snapshots of {self._log.root} only."
+            self.refusal = f"The file snapshots of this session are of {self._log.root}, so none are taken of {root}."
             return False
         self._log.begin(root, moved=is_moved)
         self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(scope.others)))

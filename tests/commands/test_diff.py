@@ -89,7 +89,7 @@ def test_git_applies_what_changed_between_two_checkpoints(place: Place) -> None:
     session = edited(place)
     (place.work / "hand.txt").write_text("by hand")
     ran = place.run("diff")
-    assert ran.err == 'kimi-tui: ".env" is left out: it may hold secrets.\n'
+    assert ran.err == 'kimi-tui: ".env" is left out: it may contain secrets.\n'
     files = applied(place, ran.out)
     assert files.pop("hand.txt") == b"by hand"
     assert files == {"b b.py": b"one\nTWO\nTHREE\n" + b"more\n" * 8, "bin": b"a\0b"}

@@ -141,7 +141,8 @@ async def test_a_folder_exchanged_with_a_link_and_back_by_a_job_gives_nothing(
         outcome = await bench.run("Grep", pattern="needle", path="sub", output_mode="content")
         assert outcome.output == ""
         assert (
-            "1 file was left out, because a background task changed its folder" in outcome.message
+            "1 file is not in the results, because a background task changed its folder"
+            in outcome.message
         )
         monkeypatch.undo()
         outcome = await bench.run("Grep", pattern="needle", path="sub")

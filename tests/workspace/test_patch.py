@@ -164,7 +164,7 @@ def test_what_is_not_known_is_left_out_with_its_reason() -> None:
     two.after |= {"b": ManifestEntry("file", "0" * 64), "c": ManifestEntry("large")}
     pairs, left = find_pairs(two.before, two.after, {"a", "b", "c"})
     assert [one.path for one in pairs] == ["a"]
-    assert left == [("b", "it may hold secrets"), ("c", "it is too large for snapshots")]
+    assert left == [("b", "it may contain secrets"), ("c", "it is too large for snapshots")]
 
 
 def test_a_file_with_few_equal_lines_is_not_renamed() -> None:

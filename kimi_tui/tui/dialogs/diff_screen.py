@@ -297,7 +297,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
             app_of(self).copy_to_clipboard(text)
             self._say("The patch is copied.")
         else:
-            self._say("This cannot be copied. kimi-tui diff writes it.")
+            self._say("The patch cannot be copied. To print it, run kimi-tui diff in a shell.")
 
     def action_file(self, step: int) -> None:
         """Scroll to the next file, or the one before."""

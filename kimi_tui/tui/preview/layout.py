@@ -1085,7 +1085,7 @@ def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
         return [Span("Only your message is removed; it returns to the prompt.", "quiet")]
     if not preview.steps:
         return [Span("Nothing is removed from the conversation.", "quiet")]
-    return [Span("No message is removed, only the checkpoint itself.", "quiet")]
+    return [Span("No message is removed; only the checkpoint leaves the timeline.", "quiet")]
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:

@@ -211,7 +211,7 @@ def author_sentence(path: str, line: DiffLine, author: LineAuthor) -> str:
         case "task":
             return f"{where} changed while a background task ran ({when})."
         case "other":
-            return f"Someone else wrote line {line.number} of {one_line(path)} ({when})."
+            return f"{where} was changed outside kimi-tui ({when})."
         case "agent":
             point = f"checkpoint #{author.checkpoint_id}" if author.checkpoint_id >= 0 else "a step"
             on = f" on world line {author.world_line}" if author.world_line else ""
