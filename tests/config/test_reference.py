@@ -16,7 +16,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_every_field_of_the_configuration_is_declared_as_a_setting() -> None:
     of_their_own = {"search", "checks", "models", "providers", "keys", "source", "notices"}
     assert declared(Config).keys() | TABLES.keys() | of_their_own == {*Config._fields}
-    assert all([*declared(table)] == [*table._fields] for table in TABLES.values())
+    # The rules of D-Mails are a list of tables, which has a section of its own.
+    fields = {name: [*table._fields] for name, table in TABLES.items()}
+    fields["dmail"].remove("rules")
+    assert {name: [*declared(table)] for name, table in TABLES.items()} == fields
     listed = [one for one in settings() if one.check.kind != "key"]
     assert all(one.meaning for one in listed)
     assert {"theme", "loop_control.patience"} < {one.key for one in listed}

@@ -123,7 +123,7 @@ async def test_what_ends_a_turn_is_an_exit_code_with_a_sentence(home: Path) -> N
         server.script(call("ReadFile", {"path": "a.txt"}))
         code, _, err = await said(few, "go on for ever")
         assert code == 1
-        assert "took 1 steps" in err
+        assert "took 1 step " in err
     code, _, err = await said(launch_at(home)._replace(choice=NeedsChoice()), "hi")
     assert code == 2
     assert "no model" in err

@@ -56,8 +56,8 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (glyphs.bookmark, "a step that you named (key b)"),
         (glyphs.pinned, "a pinned message: it is kept through compactions (key P)"),
         (
-            f"{glyphs.done} {glyphs.failed} {glyphs.pending}",
-            "before a step's name, while /bisect runs: the command passed, failed, said nothing here",
+            f"{glyphs.done} {glyphs.failed} {glyphs.pending} {glyphs.running}",
+            "in a /bisect search: the command passed, failed, was skipped, runs here",
         ),
         ("grey rows", "a rewind to the selected row removes them from the conversation"),
         (glyphs.playhead, "in a replay: the moment that is shown"),

@@ -420,8 +420,8 @@ COMMANDS = CommandTable(
     ),
     Command(
         "bisect",
-        "Find the step that broke it",
-        "Find the step after which COMMAND fails; it runs over past files, and nothing is changed.",
+        "Find what broke it",
+        "Find the step after which COMMAND fails, by running it over past files.",
         bisect.bisect,
         argument="COMMAND",
         needs="travel",
