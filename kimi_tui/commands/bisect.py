@@ -46,13 +46,10 @@ _TOLD_FROM = 2000
 
 def run(name: str, arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui NAME ARGUMENTS`; return the exit code."""
-    options = _PARSERS[name]().parse_args(arguments)
-    if name != "worktree":
-        # A `--` before the words is that of the command line.
-        options.command = options.command[options.command[:1] == ["--"] :]
-        if not " ".join(options.command).strip():
-            complain(f"Write the command after --, for example: {_EXAMPLES[name]}")
-            return _wrong(name)
+    options = _parsed(name, arguments)
+    if name != "worktree" and not " ".join(options.command).strip():
+        complain(f"Write the command after --, for example: {_EXAMPLES[name]}")
+        return _wrong(name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from kimi_tui.soul.bisect import NoBisect
     from kimi_tui.workspace.base import NoBase
@@ -65,6 +62,30 @@ def run(name: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         complain("Stopped. The temporary files were removed.")
         return INTERRUPTED
+
+
+def _parsed(name: str, arguments: Sequence[str]) -> Namespace:
+    """Return the options of the command line, wherever they stand before the first `--`; the command is what comes behind it."""
+    parser = _PARSERS[name]()
+    if name == "worktree":
+        return parser.parse_args(arguments)
+    if "--" in arguments:
+        at = arguments.index("--")
+        options, others = parser.parse_known_args(arguments[:at])
+        if not others:
+            options.command = [*arguments[at + 1 :]]
+            return options
+    # Without a `--` of ours, the command begins at the first word that is not an option; it may have a `--` of its own.
+    parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        nargs="...",
+        help="the command: a text for the shell, or words",
+    )
+    options = parser.parse_args(arguments)
+    if options.command and options.command[0].startswith("-"):
+        parser.error(f"{options.command[0]} cannot be a command; options stand before --")
+    return options
 
 
 def _wrong(name: str, code: int = USAGE) -> int:
@@ -161,12 +182,6 @@ def _with_command(parser: CommandLineParser) -> CommandLineParser:
         type=_seconds,
         default=_LIMIT_S,
         help=f"stop each run after this many seconds (default: {_LIMIT_S})",
-    )
-    parser.add_argument(
-        "command",
-        metavar="COMMAND",
-        nargs="...",
-        help="the command; quote it as one string to use shell syntax such as pipes",
     )
     return parser
 

@@ -35,6 +35,8 @@ COMMANDS = {
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
 
 _INTERRUPTED = 130
+_NOT_RUN = {"run-at": 125}
+"""The exit codes of commands whose other codes are those of a program that they run."""
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
@@ -52,6 +54,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
             code = _run(name, arguments)
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0
+            code = code and _NOT_RUN.get(name, code)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -60,7 +63,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        return _failed(error)
+        return _NOT_RUN.get(name, _failed(error))
     return code
 
 

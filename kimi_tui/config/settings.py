@@ -324,8 +324,8 @@ class DMailConfig(NamedTuple):
     nudge_tokens: int = setting(
         10_000,
         whole(0, 100_000_000),
-        "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 never reminds it. "
-        "It has no effect if you write [[dmail.rules]], which replace all built-in rules.",
+        "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 turns this rule off. "
+        "It has no effect if you write [[dmail.rules]], which replace all built-in rules; rules = [] turns off all.",
         title="D-Mail reminder, tokens",
         group=DMAILS,
     )
@@ -343,10 +343,10 @@ class DMailConfig(NamedTuple):
         """The rules of the file, or else the built-in ones."""
         if self.rules is not None:
             return self.rules
+        payback = DMailRule("payback", payback=PAYBACK_STEPS)
         if not self.nudge_tokens:
-            return ()
-        large = DMailRule("large result", result_tokens=self.nudge_tokens)
-        return large, DMailRule("payback", payback=PAYBACK_STEPS)
+            return (payback,)
+        return DMailRule("large result", result_tokens=self.nudge_tokens), payback
 
 
 @table

@@ -21,7 +21,7 @@ from typing import ParamSpec, TypeVar
 
 from kimi_tui.app_paths import XDG_FOLDERS, data_dir, home_of, make_private
 from kimi_tui.filesystem import remove_tree
-from kimi_tui.foreign_text import one_line
+from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tools.process import ProcessEnd, RunningCommand, child_environment
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
@@ -277,8 +277,8 @@ def command_text(words: Sequence[str]) -> str:
 
 def last_lines(output: str, n: int) -> list[str]:
     """Return the last lines of an output that have any text."""
-    lines = [one_line(line) for line in output.rstrip().split("\n")]
-    return [line for line in lines if line.strip()][-n:]
+    lines = [expand_tabs(line).rstrip() for line in clean(output).split("\n")]
+    return [line for line in lines if line][-n:]
 
 
 # -- places, and what a killed program has left ---------------------------------------------------------

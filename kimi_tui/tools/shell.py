@@ -470,8 +470,9 @@ def bash_argv(command: str, environ: Mapping[str, str], work_dir: Path) -> list[
     """Return the same arguments; no program in the work folder is taken for bash."""
     usual = (place for place in ("/bin/bash", "/usr/bin/bash") if os.access(place, os.X_OK))
     if bash := next(usual, None) or find_program("bash", environ, work_dir):
-        return [bash, "--noprofile", "--norc", "-c", command]
-    return ["/bin/sh", "-c", command]
+        # Without the `--`, a command that begins with a dash would be options of bash.
+        return [bash, "--noprofile", "--norc", "-c", "--", command]
+    return ["/bin/sh", "-c", "--", command]
 
 
 def _check(command: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 from support.chat_server import Answer, call, say
-from support.commands import Place
+from support.commands import HeldOnce, Place, held_once
 
 from kimi_tui.session.session import Session
 
@@ -22,12 +25,20 @@ def write(text: str, path: str = "src/app.py") -> Answer:
 
 def held(place: Place) -> Session:
     """Steps 1, 2 and 4 write; step 2 breaks the file, step 4 writes another one."""
-    (place.work / "src").mkdir()
-    (place.work / "src/app.py").write_text("start\n")
-    (place.work / ".gitignore").write_text("made/\n*.log\n")
-    (place.work / "made").mkdir()
-    (place.work / "made/tool").write_text("tool\n")
-    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(place.work))
+    return place.copied(_held())
+
+
+@functools.cache
+def _held() -> HeldOnce:
+    folder = Path(tempfile.mkdtemp(prefix="kimi-tui-bisect-"))
+    atexit.register(shutil.rmtree, folder)
+    work = folder / "work"
+    (work / "src").mkdir(parents=True)
+    (work / "src/app.py").write_text("start\n")
+    (work / ".gitignore").write_text("made/\n*.log\n")
+    (work / "made").mkdir()
+    (work / "made/tool").write_text("tool\n")
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(work))
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "-qm", "first"], check=True)
@@ -38,7 +49,7 @@ def held(place: Place) -> Session:
         write("other\n", "src/other.py"),
         say("done"),
     ]
-    return place.hold(answers, "go on")
+    return held_once(folder, answers, "go on")
 
 
 def times(folder: Path) -> dict[str, tuple[int, int]]:
@@ -71,6 +82,7 @@ def test_the_step_that_broke_it_is_found_and_nothing_is_touched(place: Place) ->
     assert left_over(place) == []
 
 
+@pytest.mark.exhaustive
 def test_a_script_reads_what_was_found(place: Place) -> None:
     held(place)
     found = place.run("bisect", "--json", "--times", "2", "--", CHECK).json
@@ -87,6 +99,7 @@ def test_a_script_reads_what_was_found(place: Place) -> None:
     assert found["runs"] == 2 * len(found["tests"]) <= 2 * 4
 
 
+@pytest.mark.exhaustive
 def test_a_change_by_someone_else_is_a_change_of_its_own(place: Place) -> None:
     held(place)
     (place.work / "src/app.py").write_text("by hand, sound\n")
@@ -96,6 +109,7 @@ def test_a_change_by_someone_else_is_a_change_of_its_own(place: Place) -> None:
     assert (change["cause"], change["files"]) == ("other", ["src/app.py", "src/more.py"])
 
 
+@pytest.mark.exhaustive
 def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
     held(place)
     ran = place.run("bisect", "--good", "2", "--bad", "3", "--", CHECK)
@@ -109,7 +123,7 @@ def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
     assert "no checkpoint #99" in place.run("bisect", "--good", "99", "--", CHECK).complaint
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
@@ -131,6 +145,7 @@ def test_a_command_that_finds_nothing_is_said_in_a_line(
     assert left_over(place) == []
 
 
+@pytest.mark.exhaustive
 def test_a_command_that_hangs_is_stopped(place: Place) -> None:
     held(place)
     ran = place.run("bisect", "--timeout", "1", "--", "sleep 100")
@@ -140,18 +155,45 @@ def test_a_command_that_hangs_is_stopped(place: Place) -> None:
 def test_run_at_runs_a_command_over_the_files_of_a_checkpoint(place: Place) -> None:
     held(place)
     before = times(place.work)
-    assert place.run("run-at", "2", "--", "test", "$(cat src/app.py)", "=", "one").code == 1
-    assert place.run("run-at", "2", "--", 'test "$(cat src/app.py)" = one').code == 0
-    assert place.run("run-at", "#3", "--", "cat made/tool; pwd; exit 7").code == 7
-    ran = place.run("run-at", "--json", "1", "--", "cat src/app.py; pwd; ls src")
-    assert ran.json["output"] == f"start\n{place.work}\napp.py\n"
-    assert place.run("run-at", "77", "--", "true").code == 125
-    assert place.run("run-at", "1").code == 125
-    assert place.run("run-at", "--timeout", "1", "1", "--", "sleep 100").code == 125
+    ran = place.run("run-at", "1", "--json", "--", "cat src/app.py; pwd; ls src; exit 7")
+    assert ran.code == 7
+    assert f"start\\n{place.work}\\napp.py\\n" in ran.out
     assert times(place.work) == before
     assert left_over(place) == []
 
 
+@pytest.mark.exhaustive
+def test_run_at_ends_as_its_command_does(place: Place) -> None:
+    held(place)
+    assert place.run("run-at", "2", "--", "test", "$(cat src/app.py)", "=", "one").code == 1
+    assert place.run("run-at", "2", "--", 'test "$(cat src/app.py)" = one').code == 0
+    assert place.run("run-at", "#3", "sh", "-c", "exit 2", "--", "more").code == 2
+    assert place.run("run-at", "2", "--", "--no-such-program").code == 127
+    assert place.run("run-at", "--timeout", "1", "1", "--", "sleep 100").code == 125
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("77", "--", "true"), "no checkpoint #77"),
+        (("1",), "needs a command"),
+        (("1", "--"), "needs a command"),
+        (("-1", "--", "true"), "not the number of a checkpoint"),
+        (("1", "--jsno", "--", "true"), "--jsno cannot be a command"),
+        (("1", "--json", "true"), "--json cannot be a command"),
+        (("--world-line", "9", "1", "--", "true"), "no world line 9"),
+        (("--session", "none", "1", "--", "true"), "no session 'none'"),
+    ],
+)
+def test_what_cannot_be_run_is_no_failure_of_the_command(
+    place: Place, words: tuple[str, ...], said: str
+) -> None:
+    held(place)
+    ran = place.run("run-at", *words)
+    assert (ran.code, said in ran.complaint) == (125, True), ran
+
+
+@pytest.mark.exhaustive
 def test_the_network_is_closed_unless_it_is_opened(place: Place) -> None:
     held(place)
     command = "python3 -c 'import socket; print(sorted(n for _, n in socket.if_nameindex()))'"

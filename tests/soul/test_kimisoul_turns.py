@@ -208,7 +208,7 @@ async def test_bad_calls_are_answered(tmp_path: Path) -> None:
 
 
 async def test_no_result_brings_a_reminder_where_none_is_wanted(tmp_path: Path) -> None:
-    async with stage(tmp_path, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=0))) as on:
+    async with stage(tmp_path, limits=LoopLimits(dmail=DMailConfig(rules=()))) as on:
         (on.work / "big.txt").write_text("some words of a line\n" * 4_000)
         on.server.script(call("ReadFile", {"path": "big.txt"}), say("ok"))
         await on.soul.run("read")

@@ -72,7 +72,10 @@ class Place:
 
     def three_turns(self) -> Session:
         """Hold three turns: checkpoints 0 and 1 are a turn, 2 to 5 one that reads and writes, 6 and 7 another."""
-        told = _three_turns()
+        return self.copied(_three_turns())
+
+    def copied(self, told: HeldOnce) -> Session:
+        """Return a copy of a session that was held once, with a work folder of its own."""
         shutil.copytree(told.folder / "work", self.work, dirs_exist_ok=True)
         dir_ = self.store.bucket(self.work) / told.session.name
         dir_.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +94,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class _Told:
+class HeldOnce:
     """The folder in which a conversation was held, and its session's id."""
 
     folder: Path
@@ -112,7 +115,7 @@ def _hold(folder: Path, answers: Sequence[Answer], words: Sequence[str]) -> str:
 
 
 @functools.cache
-def _three_turns() -> _Told:
+def _three_turns() -> HeldOnce:
     """Hold the conversation once in each process of tests. Each test gets a copy, with its own work folder."""
     folder = Path(tempfile.mkdtemp(prefix="kimi-tui-three-turns-"))
     atexit.register(shutil.rmtree, folder)
@@ -131,6 +134,11 @@ def _three_turns() -> _Told:
         say("two", usage=(400, 40)),
         say("three", usage=(500, 50)),
     ]
-    _hold(folder, answers, ("first", "second\nwith more", "third"))
+    return held_once(folder, answers, "first", "second\nwith more", "third")
+
+
+def held_once(folder: Path, answers: Sequence[Answer], *words: str) -> HeldOnce:
+    """Hold a conversation in a new session below a folder, for copies of it."""
+    _hold(folder, answers, words)
     (context,) = folder.glob("data/sessions/*/*/context.jsonl")
-    return _Told(folder, context.parent)
+    return HeldOnce(folder, context.parent)

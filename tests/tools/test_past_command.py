@@ -16,7 +16,7 @@ import pytest
 from support.file_histories import FileHistory
 
 from kimi_tui.soul.bisect import Bisection, candidates_of, never
-from kimi_tui.tools.past_command import PastCommands, PastRun, place_of, sweep
+from kimi_tui.tools.past_command import PastCommands, PastRun, last_lines, place_of, sweep
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.workspace.base import Base, FileState, NoBase, Past
 from kimi_tui.workspace.manifest import Limits
@@ -169,6 +169,7 @@ def test_a_full_disk_leaves_no_half_a_base(held: Held, monkeypatch: pytest.Monke
     base.close()
 
 
+@pytest.mark.exhaustive
 def test_forty_steps_of_a_repository_take_six_runs_and_touch_nothing(held: Held) -> None:
     subprocess.run(["git", "init", "-q", str(held.work)], check=True)
     for n in range(60):
@@ -240,7 +241,12 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.sample(2)
+def test_the_end_of_an_output_keeps_its_indentation() -> None:
+    output = 'one\n\nTraceback:\n  File \x1b[31m"a"\x1b[0m  \r\n\tx\n\n'
+    assert last_lines(output, 3) == ["Traceback:", '  File "a"', "    x"]
+
+
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("phase", ["run", "worktree", "scan", "open", "base"])
 def test_nothing_is_left_of_a_killed_program_after_the_next_start(held: Held, phase: str) -> None:
     (held.work / "a").write_text("a")

@@ -48,6 +48,7 @@ async def bisect(main: MainParts, argument: str) -> None:
         if found is None:
             main.bench.tell("The search was stopped. Nothing was changed.")
             return
+        shown.ended()
         await _end(main, soul, options, found, shown)
     except (NoBisect, UnknownCheckpoint, SoulBusy) as no:
         main.bench.tell(str(no), level="warning")
@@ -136,10 +137,14 @@ class _SearchNotice:
         if change.uid:
             self._main.bench.views.timeline.show_trials(self._trials, change.uid)
 
-    def close(self) -> None:
-        """Take notice and marks away."""
+    def ended(self) -> None:
+        """Take the notice away; the marks stay while the result is shown."""
         for pane in (self._main.bench.chat_pane, self._main.bench.timeline_pane):
             pane.dismiss(_TOPIC)
+
+    def close(self) -> None:
+        """Take notice and marks away."""
+        self.ended()
         self._main.bench.views.timeline.show_trials({})
 
     def _mark(self, place: Place, trial: Trial) -> None:
