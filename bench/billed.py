@@ -111,7 +111,7 @@ def play(policy: str, steps: list[Step], rule: CacheRule) -> Bill:
         bill.call(context, step.said)
         context = [*context, (f"answer {n}", step.said), (f"result {n}", step.result)]
         shown.append(f"result {n}")
-        if policy == "D-Mails" and n >= quiet_until and _fires(step.result, used, prices):
+        if policy == "D-Mails" and _fires(step.result, used, prices, n < quiet_until):
             quiet_until = n + QUIET_STEPS
             # The agent has seen the result once, and answers with the D-Mail.
             bill.call(context, LETTER + step.matters)
@@ -130,10 +130,14 @@ def play(policy: str, steps: list[Step], rule: CacheRule) -> Bill:
     return bill
 
 
-def _fires(result: int, before: int, prices: ModelPrices) -> bool:
+def _fires(result: int, before: int, prices: ModelPrices, is_quiet: bool) -> bool:
     return any(
         (rule.result_tokens and result >= rule.result_tokens)
-        or (rule.payback and pays_back_after(result, before, prices) <= rule.payback)
+        or (
+            not is_quiet
+            and rule.payback
+            and pays_back_after(result, before, prices) <= rule.payback
+        )
         for rule in DMailConfig().active_rules
     )
 

@@ -80,7 +80,7 @@ def _parsed(name: str, arguments: Sequence[str]) -> Namespace:
         "command",
         metavar="COMMAND",
         nargs="...",
-        help="the command: a text for the shell, or words",
+        help="the command; quote it as one string to use shell syntax such as pipes",
     )
     options = parser.parse_args(arguments)
     if options.command and options.command[0].startswith("-"):

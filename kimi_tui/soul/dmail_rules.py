@@ -1,7 +1,8 @@
 """`DMailRules`: decides after each step whether a rule of `[[dmail.rules]]` fires, and with which checkpoint as its target.
 
 It only decides; the loop reminds, drafts and sends. A turn begins with nothing counted, except how long the context has been
-over a share of the window. After a rule has fired, none fires for `QUIET_STEPS` steps, so that the agent has time to act on it.
+over a share of the window. After a rule has fired, none fires for `QUIET_STEPS` steps, so that the agent has time to act on it;
+only a rule of `result_tokens` does, about a result that the turn has not had before.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ class DMailRules:
         """The uids of the steps of the present row of failures of the same call."""
         self._last = self._last_failed = b""
         self._largest = (0, "")
+        self._known: set[bytes] = set()
+        """The digests of the turn's calls with their results."""
         self._reminded: tuple[str, int] = ("", 0)
 
     @property
@@ -120,6 +123,13 @@ class DMailRules:
         """
         self._step += 1
         self._note(done, facts)
+        digests = [call_digest(each.call, each.outcome) for each in done]
+        # A result that comes again is not new, so that `send` and an agent that repeats its call do not go on for ever.
+        new = max(
+            (n for n, key in zip(facts.sizes, digests, strict=False) if key not in self._known),
+            default=0,
+        )
+        self._known.update(digests)
         # What the agent does about its own D-Mail is its own affair.
         if any(each.call.name == DMAIL_TOOL for each in done):
             return None
@@ -127,7 +137,9 @@ class DMailRules:
         for rule in self._rules:
             if rule.window_share and facts.used < rule.window_share * facts.window:
                 self._is_over.discard(rule.name)
-        if not held or self._step < self._quiet_until:
+        if self._step < self._quiet_until:
+            held = [one for one in held if 0 < one.rule.result_tokens <= new]
+        if not held:
             return None
         first = held[0]
         self._quiet_until = self._step + QUIET_STEPS

@@ -124,6 +124,10 @@ def test_it_is_quiet_for_some_steps_and_fires_once_over_a_share_of_the_window() 
     rules = DMailRules([DMailRule("r", result_tokens=100)], 3)
     fired = [rules.after_step([done()], facts(n), bool) is not None for n in range(7)]
     assert fired == [n % QUIET_STEPS == 0 for n in range(7)]
+    new = DMailRules([DMailRule("r", result_tokens=100)], 3)
+    outputs = ["a", "b", "b", "c"]
+    fired = [new.after_step([done(o)], facts(n), bool) is not None for n, o in enumerate(outputs)]
+    assert fired == [True, True, False, True]
     over = DMailRules([DMailRule("w", window_share=0.5)], 0)
     used = [50_000] * 5 + [100] + [60_000]
     fired = [
