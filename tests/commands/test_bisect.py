@@ -176,8 +176,8 @@ def test_run_at_ends_as_its_command_does(place: Place) -> None:
     ("words", "said"),
     [
         (("77", "--", "true"), "no checkpoint #77"),
-        (("1",), "needs a command"),
-        (("1", "--"), "needs a command"),
+        (("1",), "the command after --"),
+        (("1", "--"), "the command after --"),
         (("-1", "--", "true"), "not the number of a checkpoint"),
         (("1", "--jsno", "--", "true"), "--jsno cannot be a command"),
         (("1", "--json", "true"), "--json cannot be a command"),
