@@ -56,7 +56,7 @@ def test_a_table_comes_back_from_the_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["../x", "a/../b", ".git/config", "d/.GIT/x", "x\0y"])
 def test_a_table_with_paths_outside_is_refused(tmp_path: Path, path: str) -> None:
     write_table(tmp_path / "t.table", edited({}, {path: FILE}), {}, sync=False)
-    with pytest.raises(ValueError, match="the table is damaged"):
+    with pytest.raises(ValueError, match="the list of files is damaged"):
         read_table(tmp_path / "t.table")
 
 
@@ -66,10 +66,10 @@ def test_every_changed_byte_of_a_table_is_noticed(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match="table"):
+        with pytest.raises(ValueError, match="list of files"):
             read_table(path)
         path.write_bytes(whole[:place])
-        with pytest.raises(ValueError, match="table"):
+        with pytest.raises(ValueError, match="list of files"):
             read_table(path)
 
 
@@ -92,7 +92,7 @@ def test_an_odd_table_with_a_right_checksum_is_refused(tmp_path: Path, facts: by
     path = tmp_path / "t.table"
     content = b"KTTREE1\n" + len(facts).to_bytes(4, "little") + facts
     path.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
-    with pytest.raises(ValueError, match="the table is damaged"):
+    with pytest.raises(ValueError, match="the list of files is damaged"):
         read_table(path)
 
 
@@ -104,7 +104,7 @@ def test_an_odd_remark_in_a_table_is_refused(tmp_path: Path, remark: str) -> Non
     content = b"KTTREE1\n" + struct.pack("<I", 2) + facts
     content += struct.pack("<IIII", 0, 0, len(listed), 0) + listed
     path.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
-    with pytest.raises(ValueError, match="the table is damaged"):
+    with pytest.raises(ValueError, match="the list of files is damaged"):
         read_table(path)
 
 
