@@ -19,9 +19,9 @@ from kimi_tui.commands.console import (
     command,
     complain,
     confirmed,
-    line_number,
     print_json,
     say,
+    with_world_line,
 )
 from kimi_tui.commands.session_details import readable
 from kimi_tui.commands.sessions import chosen_session
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kimi_tui.session.session import Session
     from kimi_tui.soul.bisect import Bisection, Candidate, Outcome, Place, Tested
     from kimi_tui.tools.past_command import PastCommands, PastRun
-    from kimi_tui.workspace.base import Past, Progress
+    from kimi_tui.workspace.base import FileState, Past, Progress
 
 _LIMIT_S = 600
 _MOST_LIMIT_S = 7 * 86_400
@@ -164,14 +164,9 @@ def _worktree_parser() -> CommandLineParser:
 
 
 def _with_line(parser: CommandLineParser) -> CommandLineParser:
-    parser.add_argument(
-        "--world-line",
-        metavar="K",
-        type=line_number,
-        default=0,
-        help="the checkpoints of world line (branch) K (default: the current one)",
+    return with_world_line(
+        parser, "the checkpoints of world line (branch) K (default: the current one)"
     )
-    return parser
 
 
 def _with_command(parser: CommandLineParser) -> CommandLineParser:
@@ -241,6 +236,22 @@ def _point(points: Sequence[Checkpoint], number: int | None) -> Checkpoint | Non
     return found
 
 
+async def _past_at(session: Session, options: Namespace) -> tuple[Past, FileState]:
+    """Return the past of a session, and its state at the checkpoint of the command line.
+
+    Raises:
+        NoBisect: there is no such checkpoint, or no snapshot of its files.
+    """
+    from kimi_tui.soul.bisect import NoBisect, state_at
+
+    past = await asyncio.to_thread(_past, session)
+    point = _point(await _points(session, options.world_line), options.n)
+    state = None if point is None else await asyncio.to_thread(state_at, past, point)
+    if state is None:
+        raise NoBisect(f"There is no file snapshot of checkpoint #{options.n}.")
+    return past, state
+
+
 async def _opened(session: Session, past: Past, *, scans: bool) -> PastCommands:
     from kimi_tui.config.file import read_config
     from kimi_tui.config.settings import ConfigError
@@ -286,15 +297,10 @@ def _progress() -> Callable[[Progress], None]:
 
 
 async def _run_at(options: Namespace) -> int:
-    from kimi_tui.soul.bisect import NoBisect, state_at
     from kimi_tui.tools.past_command import NOT_RUN, command_text
 
     session = chosen_session(options.session)
-    past = await asyncio.to_thread(_past, session)
-    point = _point(await _points(session, options.world_line), options.n)
-    state = None if point is None else await asyncio.to_thread(state_at, past, point)
-    if state is None:
-        raise NoBisect(f"There is no file snapshot of checkpoint #{options.n}.")
+    past, state = await _past_at(session, options)
     commands = await _opened(session, past, scans=False)
     is_terminal = sys.stdout.isatty()
 
@@ -336,16 +342,11 @@ def _write(data: bytes, *, is_terminal: bool) -> None:
 
 
 async def _worktree(options: Namespace) -> int:
-    from kimi_tui.soul.bisect import NoBisect, state_at
     from kimi_tui.tools.past_command import swept
     from kimi_tui.workspace.worktree import write_worktree
 
     session = chosen_session(options.session)
-    past = await asyncio.to_thread(_past, session)
-    point = _point(await _points(session, options.world_line), options.n)
-    state = None if point is None else await asyncio.to_thread(state_at, past, point)
-    if state is None:
-        raise NoBisect(f"There is no file snapshot of checkpoint #{options.n}.")
+    past, state = await _past_at(session, options)
     folder: Path = options.folder
     notes = await asyncio.to_thread(swept, os.environ)
     n_files = await asyncio.to_thread(write_worktree, past, state, folder, notes, _progress())

@@ -58,6 +58,17 @@ def line_number(text: str) -> int:
     return number
 
 
+def with_world_line(parser: CommandLineParser, about: str) -> CommandLineParser:
+    """Add the option `--world-line K` and return the parser; without the option, `world_line` is 0, the current one.
+
+    Args:
+        parser: the parser of the command.
+        about: what the option chooses, for its help.
+    """
+    parser.add_argument("--world-line", metavar="K", type=line_number, default=0, help=about)
+    return parser
+
+
 def place_on_a_line(text: str) -> tuple[int, int | None]:
     """Parse `K` (all of world line K) or `K:N` (the part of it before checkpoint N)."""
     line, colon, point = text.partition(":")

@@ -10,7 +10,14 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from kimi_tui.commands.console import command, complain, line_number, print_json, say
+from kimi_tui.commands.console import (
+    CommandLineParser,
+    command,
+    complain,
+    print_json,
+    say,
+    with_world_line,
+)
 from kimi_tui.commands.session_details import readable
 from kimi_tui.commands.sessions import chosen_session
 from kimi_tui.display_names import counted
@@ -39,20 +46,13 @@ def run(arguments: Sequence[str]) -> int:
         "Print what changed in the files between two checkpoints, as a patch that git apply takes. A checkpoint stands for the "
         "files before its step. Files that snapshots leave out are named on standard error.",
     )
-    parser.add_argument(
-        "range",
-        metavar="A..B",
-        nargs="?",
-        type=point_range,
-        default=PointRange(),
-        help="the checkpoints, for example 5..9; 5 alone: since #5 until now (default: since the session began until now)",
+    with_range(
+        parser,
+        "the checkpoints, for example 5..9; 5 alone: since #5 until now (default: since the session began until now)",
     )
-    parser.add_argument(
-        "--world-line",
-        metavar="K",
-        type=line_number,
-        default=0,
-        help="checkpoints of world line (branch) K; without B, until its end (default: the current one)",
+    with_world_line(
+        parser,
+        "checkpoints of world line (branch) K; without B, until its end (default: the current one)",
     )
     parser.add_argument(
         "--stat", action="store_true", help="print the files with their numbers of changed lines"
@@ -61,8 +61,24 @@ def run(arguments: Sequence[str]) -> int:
     return asyncio.run(_diff(chosen_session(options.session), options))
 
 
-def point_range(text: str) -> PointRange:
-    """Parse a range of checkpoints for an argument parser."""
+def with_range(parser: CommandLineParser, about: str) -> None:
+    """Add the argument `A..B`, a range of checkpoints; without it, `range` is the whole session.
+
+    Args:
+        parser: the parser of the command.
+        about: what the range chooses, for its help.
+    """
+    parser.add_argument(
+        "range",
+        metavar="A..B",
+        nargs="?",
+        type=_point_range,
+        default=PointRange(),
+        help=about,
+    )
+
+
+def _point_range(text: str) -> PointRange:
     try:
         return parse_range(text)
     except ValueError as error:

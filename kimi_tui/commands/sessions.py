@@ -24,6 +24,7 @@ from kimi_tui.commands.console import (
     print_json,
     print_table,
     say,
+    with_world_line,
 )
 from kimi_tui.program import DONE, FAILED
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
@@ -149,13 +150,7 @@ def list_in_session(name: str, arguments: Sequence[str]) -> int:
     )
     parser = command(name, f"List {about}.")
     if not is_of_lines:
-        parser.add_argument(
-            "--world-line",
-            metavar="K",
-            type=line_number,
-            default=0,
-            help="the checkpoints of world line K (default: the current world line)",
-        )
+        with_world_line(parser, "the checkpoints of world line K (default: the current world line)")
     options = parser.parse_args(arguments)
     session = chosen_session(options.session)
     from kimi_tui.commands import session_details as details

@@ -13,20 +13,20 @@ from kimi_tui.commands.console import (
     command,
     complain,
     confirmed,
-    line_number,
     print_json,
     print_pairs,
     print_table,
     say,
+    with_world_line,
 )
-from kimi_tui.commands.diff import complain_of, point_range
+from kimi_tui.commands.diff import complain_of, with_range
 from kimi_tui.commands.session_details import readable
 from kimi_tui.commands.sessions import chosen_session
 from kimi_tui.display_names import counted
 from kimi_tui.program import DONE, FAILED
 from kimi_tui.session.session import Session
 from kimi_tui.soul.git_commits import CommitPlan, NoCommits, make_commits, plan_commits
-from kimi_tui.soul.patches import NoFiles, PointRange
+from kimi_tui.soul.patches import NoFiles
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,21 +36,11 @@ def run(arguments: Sequence[str]) -> int:
         "Make commits on a new branch of your git repository from the turns or steps of a session. The commits are shown first and "
         "made after your yes. Your index, your files and your current branch stay as they are, and no hook runs.",
     )
-    parser.add_argument(
-        "range",
-        metavar="A..B",
-        nargs="?",
-        type=point_range,
-        default=PointRange(),
-        help="the steps from checkpoint A up to checkpoint B, which is not included (default: all steps)",
+    with_range(
+        parser,
+        "the steps from checkpoint A up to checkpoint B, which is not included (default: all steps)",
     )
-    parser.add_argument(
-        "--world-line",
-        metavar="K",
-        type=line_number,
-        default=0,
-        help="the steps of world line (branch) K (default: the current one)",
-    )
+    with_world_line(parser, "the steps of world line (branch) K (default: the current one)")
     parser.add_argument(
         "--per",
         choices=("turn", "step"),

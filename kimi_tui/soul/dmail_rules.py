@@ -130,7 +130,7 @@ class DMailRules:
             default=0,
         )
         self._known.update(digests)
-        # What the agent does about its own D-Mail is its own affair.
+        # The agent decides by itself about its own D-Mail.
         if any(each.call.name == DMAIL_TOOL for each in done):
             return None
         held = [found for rule in self._rules if (found := self._held(rule, done, facts))]

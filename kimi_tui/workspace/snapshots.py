@@ -472,7 +472,7 @@ class SnapshotLog:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             said = (str(record["id"]), float(record["at"]))
             table = StoredTable(self._path.with_name(name), self._in_memory)
-            # What was before it could not be read.
+            # The records before this one could not be read.
             self._forget_all()
             return Snapshot(*said, "first", table, str(record.get("note", "")))
         return None
