@@ -9,7 +9,7 @@ tried; it knows nothing of how a command runs. Exit codes mean what they mean to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, NamedTuple, Protocol
@@ -133,7 +133,7 @@ def state_at(past: Past, point: Point) -> FileState | None:
 
 
 def _at(past: Past, point: Point) -> Snapshot | None:
-    return past.log.at_checkpoint(_marked(past, point))
+    return past.log.at_checkpoint(point.was or "", point.uid)
 
 
 def _marked(past: Past, point: Point) -> str:
@@ -279,7 +279,7 @@ class _Chain:
         """Take the snapshots up to a place of the log as one change, if anything differs after all of them."""
         if until > self._position:
             state = FileState(self._snapshots[until])
-            if any(_differing_files(self._past, self.places[-1].state, state)):
+            if _differs(self._past, self.places[-1].state, state):
                 self._add("line", state)
             else:
                 self.places[-1] = self.places[-1]._replace(state=state)
@@ -293,11 +293,11 @@ class _Chain:
         self.places.append(Place(state, name))
 
 
-def _differing_files(past: Past, old: FileState, new: FileState) -> Iterator[bool]:
+def _differs(past: Past, old: FileState, new: FileState) -> bool:
+    """Return whether a file differs whose contents are known before or after."""
     changed = past.differing(old, new)
-    before = past.entries(old, changed.keys())
-    for path, entry in changed.items():
-        yield any(one is not None and one.is_known for one in (entry, before[path]))
+    known = [*changed.values(), *past.entries(old, changed.keys()).values()]
+    return any(entry is not None and entry.is_known for entry in known)
 
 
 def build_files(past: Past, candidates: Sequence[Candidate]) -> list[str]:

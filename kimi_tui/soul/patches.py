@@ -93,7 +93,7 @@ def snapshot_at(log: SnapshotLog, point: Checkpoint) -> Snapshot:
     Raises:
         NoFiles: there is no snapshot of that time.
     """
-    found = (point.was and log.at_checkpoint(point.was)) or log.at_checkpoint(point.uid)
+    found = log.at_checkpoint(point.was or "", point.uid)
     if found is None:
         raise NoFiles(
             f"There is no file snapshot of checkpoint #{point.id}. kimi-tui doctor tells why there may be none."
@@ -108,7 +108,7 @@ def snapshot_after(log: SnapshotLog, points: Sequence[Checkpoint]) -> Snapshot:
         NoFiles: none of them has one.
     """
     for point in reversed(points):
-        found = (point.was and log.after_checkpoint(point.was)) or log.after_checkpoint(point.uid)
+        found = log.after_checkpoint(point.was or "", point.uid)
         if found is not None:
             return found
     raise NoFiles("There are no file snapshots of this world line.")

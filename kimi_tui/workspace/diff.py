@@ -317,7 +317,7 @@ def find_divergence(
         newest: the uids of the newest checkpoint of the line that was left, the preferred one first.
     """
     fork = log.at_first_of(begins)
-    end = next((found for uid in newest if (found := log.after_checkpoint(uid)) is not None), None)
+    end = log.after_checkpoint(*newest)
     if fork is None or end is None:
         return Divergence(reason=_UNKNOWN)
     end = log.later(fork, end)

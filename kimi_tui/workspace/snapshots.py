@@ -149,11 +149,18 @@ class SnapshotLog:
         with contextlib.suppress(OSError):
             self._append({"mark": uid, "after": after}, sync=False)
 
-    def at_checkpoint(self, uid: str) -> Snapshot | None:
+    def at_checkpoint(self, *uids: str) -> Snapshot | None:
         """Return the files' state at a checkpoint: the last snapshot before the agent changed a file after it.
 
         Changes of others in between are part of it: whether they came before or after the checkpoint is not known.
+
+        Args:
+            uids: the names of the checkpoint; the first that has a snapshot counts. An empty one has none.
         """
+        found = (self._at_checkpoint(uid) for uid in uids if uid)
+        return next((snapshot for snapshot in found if snapshot is not None), None)
+
+    def _at_checkpoint(self, uid: str) -> Snapshot | None:
         position = self._marks.get(uid)
         if position is None:
             return None
@@ -179,12 +186,19 @@ class SnapshotLog:
         first = next((uid for uid in self._marks if uid in uids), None)
         return None if first is None else self.at_checkpoint(first)
 
-    def after_checkpoint(self, uid: str) -> Snapshot | None:
+    def after_checkpoint(self, *uids: str) -> Snapshot | None:
         """Return the files' state at the end of the step that a checkpoint began.
 
         The agent's changes until the next checkpoint, on any line, belong to this step. Later changes of others or of a
         restore do not.
+
+        Args:
+            uids: the names of the checkpoint; the first that has a snapshot counts. An empty one has none.
         """
+        found = (self._after_checkpoint(uid) for uid in uids if uid)
+        return next((snapshot for snapshot in found if snapshot is not None), None)
+
+    def _after_checkpoint(self, uid: str) -> Snapshot | None:
         position = self._marks.get(uid)
         if position is None:
             return None

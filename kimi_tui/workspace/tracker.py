@@ -547,7 +547,7 @@ class Tracker:
         return find_changes(self._log, self.texts, self._scanner_manifest(), first, last)
 
     def _at(self, uid: str, was: str) -> Snapshot | None:
-        return (was and self._log.at_checkpoint(was)) or self._log.at_checkpoint(uid)
+        return self._log.at_checkpoint(was, uid)
 
     # -- restoring -------------------------------------------------------------------------------
 
