@@ -37,7 +37,7 @@ _MOST_LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What the user asked for: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state, and
+    """The user's choices: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state, and
     whether the command has the network.
     """
 
