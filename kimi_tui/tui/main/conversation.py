@@ -286,7 +286,8 @@ class ConversationController:
 
             raise PartMissing(needs)
         # If the session was closed meanwhile, this task is cancelled with it.
-        return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
+        never: asyncio.Future[KimiSoul] = asyncio.Future()
+        return self.soul if self.soul is not None else await never
 
     def _prompt_changed(self) -> None:
         """Update the completions and the hint over the prompt."""
