@@ -554,7 +554,7 @@ async def test_a_fault_while_it_is_read_leaves_the_way_out(
         await Desk(app, pilot).until(lambda: app.return_code == 0)
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_fault_while_a_moment_is_brought_on_view(
     home: Path, monkeypatch: pytest.MonkeyPatch, when: str
