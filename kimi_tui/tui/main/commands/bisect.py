@@ -145,7 +145,10 @@ class _SearchNotice:
     def close(self) -> None:
         """Take notice and marks away."""
         self.ended()
-        self._main.bench.views.timeline.show_trials({})
+        timeline = self._main.bench.views.timeline
+        # A search that ends with its session finds no timeline on a screen.
+        if timeline.is_attached:
+            timeline.show_trials({})
 
     def _mark(self, place: Place, trial: Trial) -> None:
         if place.uid:
