@@ -42,11 +42,11 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=8,
+    max_examples=5,
     stateful_step_count=30,
 )
 usual = settings.get_profile("usual")
-settings.register_profile("quick", usual, max_examples=8)
+settings.register_profile("quick", usual)
 settings.register_profile(
     "exhaustive", usual, derandomize=False, max_examples=500, stateful_step_count=50
 )

@@ -197,15 +197,16 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        text = "\n".join(f"- item {n} of many{' words' * 160}" for n in range(100))
+        text = "\n".join(f"- item {n} of many{' words' * 16}" for n in range(40))
+        monkeypatch.setattr("kimi_tui.tui.desktop.CLIPBOARD_BYTES", 2_000)
         server.script(say(text))
         await one.ready()
         await one.say("List them")
-        await one.sees("item 99")
+        await one.sees("item 39")
         await one.idle()
         copies = written_to(one, monkeypatch)
         await one.say("/copy")
-        shown = await one.sees("of 100 lines. Terminals accept no more.")
+        shown = await one.sees("of 40 lines. Terminals accept no more.")
         (copied,) = copies()
         assert f"Copied the first {copied.count(chr(10)) + 1:,} lines of" in shown
         assert text.startswith(f"{copied}\n")

@@ -22,6 +22,7 @@ def test_what_reads_the_end_of_a_session_is_imported_without_the_agent() -> None
     assert _printed(code) == "[]"
 
 
+@pytest.mark.exhaustive
 def test_what_an_answer_needs_is_imported_before_it_is_drawn() -> None:
     code = """
 import sys

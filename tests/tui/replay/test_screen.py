@@ -430,6 +430,7 @@ async def test_from_the_command_line_into_a_fork(home: Path) -> None:
         await one.screen.conversation.close()
 
 
+@pytest.mark.exhaustive
 async def test_continuing_waits_for_the_moment_that_was_asked_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
