@@ -96,6 +96,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
 
@@ -115,46 +116,47 @@ ASK_AGAIN = "Send the request again"
 _ORPHANS_S = 10.0
 _MOST_NAMED = 5
 _LONGEST_NAME = 120
+_SERVER = "server:"
+"""The kind of a permission for the work folder that is an MCP server's."""
 
 
 class KimiSoul:
     """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
-        Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
-        another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
-        `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
-        `StorageTrouble` (an `OSError`) and changes nothing.
+    Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
+    another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
+    `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
+    `StorageTrouble` (an `OSError`) and changes nothing.
 
-        Args:
-            session: the open session.
-            conversation: its live conversation.
-            mode: the approval mode.
-            compaction: the compaction strategy.
-            environ: the environment of the program; tools read it in threads.
-            history: the stored history of the session, for the first listener.
-            sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
-            no_sandbox: why there is none; empty if there is one.
-            search_sandbox: the sandbox of search programs, also in a folder where commands have none.
-            asks_for_keys: whether the user is asked before a result with API keys goes to the model.
-            seeing: the names of configured models that take images.
-            inbox: the messages from before the session was open; None for none.
-            reads_notes: whether the agent is given the notes of the folders that it works in.
-            permissions: the permissions for the work folder that hold in every session; None for none.
-            hooks: the hooks that run; None for no hooks at all.
-            checks: the programs that run after edits.
+    Args:
+        session: the open session.
+        conversation: its live conversation.
+        mode: the approval mode.
+        compaction: the compaction strategy.
+        environ: the environment of the program; tools read it in threads.
+        history: the stored history of the session, for the first listener.
+        sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
+        no_sandbox: why there is none; empty if there is one.
+        search_sandbox: the sandbox of search programs, also in a folder where commands have none.
+        asks_for_keys: whether the user is asked before a result with API keys goes to the model.
+        seeing: the names of configured models that take images.
+        inbox: the messages from before the session was open; None for none.
+        reads_notes: whether the agent is given the notes of the folders that it works in.
+        permissions: the permissions for the work folder that hold in every session; None for none.
+        hooks: the hooks that run; None for no hooks at all.
+        checks: the programs that run after edits.
 
-        Attributes:
-            wire: the event queue on which everything is published.
-            session: the open session.
-            no_sandbox: why there is no sandbox; empty if there is one.
-            search_sandbox: the sandbox of search programs; None if there is none.
-            inbox: the user's messages that are not in the context yet.
-            hooks: the hooks of the session; None without hooks.
-            changes: what changed in the work folder, and messages of commits.
-            added: the folders that the user added beside the work folder.
-            travel, lines, marks, tasks, dmails: its parts (see `Soul`).
-    , lines, marks, tasks, dmails: its parts (see `Soul`).
-            servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
+    Attributes:
+        wire: the event queue on which everything is published.
+        session: the open session.
+        no_sandbox: why there is no sandbox; empty if there is one.
+        search_sandbox: the sandbox of search programs; None if there is none.
+        inbox: the user's messages that are not in the context yet.
+        hooks: the hooks of the session; None without hooks.
+        changes: what changed in the work folder, and messages of commits.
+        added: the folders that the user added beside the work folder.
+        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+        servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
 
     name = "kimi-tui"
@@ -765,9 +767,10 @@ class KimiSoul:
 
     async def project_rules(self) -> tuple[str, ...]:
         """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
-        in words.
+        in words. Those of the project's MCP servers are `server:NAME`.
         """
-        return await self._approval.project_rules()
+        servers = await asyncio.to_thread(lambda: _permissions_of_servers(self).allowed)
+        return (*await self._approval.project_rules(), *(f"{_SERVER}{name}" for name in servers))
 
     async def revoke_for_project(self, rule: str) -> None:
         """Revoke one of `project_rules`.
@@ -776,6 +779,13 @@ class KimiSoul:
             OSError: the disk refused; it still holds.
             ValueError: the file of permissions is damaged.
         """
+        if rule.startswith(_SERVER):
+            name = rule.removeprefix(_SERVER)
+            if self.servers is not None:
+                await self.servers.revoke(name)
+            else:
+                await asyncio.to_thread(lambda: _permissions_of_servers(self).revoke(name))
+            return
         await self._approval.revoke_for_project(rule)
         if rule.startswith("hooks:") and self.hooks is not None:
             self.hooks.folder_was_revoked()
@@ -1188,6 +1198,12 @@ class _TurnEnded(NamedTuple):
     @property
     def is_done(self) -> bool:
         return self.event.reason == "done"
+
+
+def _permissions_of_servers(soul: KimiSoul) -> ServerPermissions:
+    from kimi_tui.mcp.permissions import Permissions
+
+    return Permissions(soul.session.work_dir)
 
 
 def _with_facts(
