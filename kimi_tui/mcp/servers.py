@@ -743,6 +743,21 @@ class McpServers:
         one.is_withheld = False
         await self.restart(name)
 
+    async def revoke(self, name: str) -> bool:
+        """Take back the person's yes to a project's server, and stop it; return whether there was one.
+
+        Args:
+            name: its name; it need not be configured any more.
+
+        Raises:
+            OSError: this cannot be stored; the server runs on.
+        """
+        was_allowed = await asyncio.to_thread(self._permissions.revoke, name)
+        one = self._servers.get(name)
+        if was_allowed and one is not None and one.state != "off":
+            await self.restart(name)
+        return was_allowed
+
     async def restart(self, name: str) -> None:
         """Stop a server if it runs, start it, and wait until it is connected or has failed.
 

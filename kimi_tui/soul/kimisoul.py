@@ -96,6 +96,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
 
@@ -115,6 +116,8 @@ ASK_AGAIN = "Send the request again"
 _ORPHANS_S = 10.0
 _MOST_NAMED = 5
 _LONGEST_NAME = 120
+_SERVER = "server:"
+"""The kind of a permission for the work folder that is an MCP server's."""
 
 
 class KimiSoul:
@@ -774,9 +777,10 @@ class KimiSoul:
 
     async def project_rules(self) -> tuple[str, ...]:
         """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
-        in words.
+        in words. Those of the project's MCP servers are `server:NAME`.
         """
-        return await self._approval.project_rules()
+        servers = await asyncio.to_thread(lambda: _permissions_of_servers(self).allowed)
+        return (*await self._approval.project_rules(), *(f"{_SERVER}{name}" for name in servers))
 
     async def revoke_for_project(self, rule: str) -> None:
         """Revoke one of `project_rules`.
@@ -785,6 +789,13 @@ class KimiSoul:
             OSError: the disk refused; it still holds.
             ValueError: the file of permissions is damaged.
         """
+        if rule.startswith(_SERVER):
+            name = rule.removeprefix(_SERVER)
+            if self.servers is not None:
+                await self.servers.revoke(name)
+            else:
+                await asyncio.to_thread(lambda: _permissions_of_servers(self).revoke(name))
+            return
         await self._approval.revoke_for_project(rule)
         if rule.startswith("hooks:") and self.hooks is not None:
             self.hooks.folder_was_revoked()
@@ -1197,6 +1208,12 @@ class _TurnEnded(NamedTuple):
     @property
     def is_done(self) -> bool:
         return self.event.reason == "done"
+
+
+def _permissions_of_servers(soul: KimiSoul) -> ServerPermissions:
+    from kimi_tui.mcp.permissions import Permissions
+
+    return Permissions(soul.session.work_dir)
 
 
 def _with_facts(

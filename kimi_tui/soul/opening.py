@@ -146,7 +146,8 @@ async def open_session(
         servers: MCP servers of the person that no file configures.
 
     Raises:
-        CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
+        CannotOpen: there is no such session, or another process has it open and no fork of it is wanted; nobody watches the
+            sandbox being waited for, and a folder cannot be added.
         DiskRefuses: a disk error that may pass.
     """
     if not launch.demo:
@@ -218,6 +219,12 @@ async def open_session(
             checks=() if stage.demo else config.checks,
         )
         soul.skills = skills
+        not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
+        if not_added and not waits_for_sandbox:
+            # A script would go on without the folder that it needs.
+            soul.hooks = None
+            await soul.aclose()
+            raise CannotOpen(not_added[0], USAGE)
         hook_words = await soul.begin_hooks("resume" if is_old else "startup")
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -255,7 +262,7 @@ async def open_session(
             *remark,
             *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
             *hook_words,
-            *await asyncio.to_thread(_add_folders, soul, launch.added),
+            *not_added,
             *session.remarks,
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",

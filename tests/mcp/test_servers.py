@@ -175,8 +175,17 @@ async def test_a_yes_holds_in_its_folder_alone(folder: Path) -> None:
     Permissions(folder / "work").allow(server, Yes())
     assert Permissions(folder / "work").yes_to(server) == Yes()
     assert Permissions(folder).yes_to(server) is None
-    assert Permissions(folder / "work").revoke(server)
+    # Also to what the server was before: the repository could go back to that.
+    configure(folder / "work" / ".mcp.json", made=entry("slow"))
+    Permissions(folder / "work").allow(project_server(folder), Yes())
+    Permissions(folder).allow(server, Yes())
+    assert Permissions(folder / "work").allowed == ("made",)
+    assert not Permissions(folder / "work").revoke("other")
+    assert Permissions(folder / "work").revoke("made")
+    assert not Permissions(folder / "work").revoke("made")
     assert Permissions(folder / "work").yes_to(server) is None
+    assert Permissions(folder / "work").yes_to(project_server(folder)) is None
+    assert Permissions(folder).allowed == ("made",)
 
 
 # -- lazy tools
