@@ -373,7 +373,7 @@ def _parser() -> ArgumentParser:
         "-y",
         "--yolo",
         action="store_true",
-        help='start in the mode "allow all": the agent asks only for secret or protected files, files outside this folder, and anything that the sandbox does not allow',
+        help='start in the mode "allow all": the agent works without asking, except for secret or protected files, files outside this folder, and anything that the sandbox does not allow',
     )
     asked.add_argument(
         "--plan",

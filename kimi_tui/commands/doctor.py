@@ -406,12 +406,12 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
     except OSError as error:
         count, trouble = 0, error.strerror or str(error)
     if not trouble:
-        seen = f"the system reports them; {counted(count, 'folder')} watched"
+        seen = f"the system reports them ({counted(count, 'watched folder')})"
         return CheckResult("file changes", "ok", seen)
     advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
-    seen = f"the system does not report all file changes ({trouble}), so each step scans all files; {counted(count, 'folder')} watched"
+    seen = f"kimi-tui scans the whole folder after each step, because it cannot watch it: {trouble}"
     return CheckResult("file changes", "warn" if sys.platform == "linux" else "ok", seen, advice)
 
 
@@ -492,17 +492,19 @@ def _past_files(backend: str, environ: Mapping[str, str]) -> CheckResult:
     match tier_of(backend, environ):
         case "overlay":
             return CheckResult(
-                "bisect, run-at", "ok", "old files are shown at the work folder's path (overlay)"
+                "bisect, run-at",
+                "ok",
+                "past files are shown at the path of the work folder (overlay)",
             )
         case "copy":
-            seen = "old files are copied for each run and shown at the work folder's path"
+            seen = "past files are copied for each run and shown at the path of the work folder"
             return CheckResult("bisect, run-at", "ok", f"{seen}; ignored folders are read-only")
         case "elsewhere":
             return CheckResult(
                 "bisect, run-at",
                 "warn",
-                "old files are copied to another path for each run",
-                "Commands that need the path of the work folder may fail there.",
+                "past files are copied to another path for each run",
+                "Commands that depend on the path of the work folder may fail.",
             )
 
 

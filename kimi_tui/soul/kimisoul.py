@@ -723,7 +723,10 @@ class KimiSoul:
         except Exception:
             log.exception("a command that had waited failed")
             self.wire.publish(
-                Notice("warning", "A queued command failed. The log file has the details.")
+                Notice(
+                    "warning",
+                    "A queued command failed. The log file has details; kimi-tui doctor says where it is.",
+                )
             )
         finally:
             self._is_carrying_out = False

@@ -16,7 +16,7 @@ from kimi_tui.soul.bisect import (
     Outcome,
     Place,
     Tested,
-    build_files,
+    build_remark,
     candidates_of,
     point_of,
 )
@@ -194,10 +194,7 @@ class PastSearch:
         if commands.tier == "elsewhere":
             found.append("The files are copied to another path.")
         found += filter(None, [past.gaps(candidates[0].before.state)])
-        if changed := build_files(past, candidates):
-            found.append(
-                f"Ignored folders such as .venv are today's, but {', '.join(changed[:3])} changed since then, so the result may be wrong."
-            )
+        found += filter(None, [build_remark(past, candidates)])
         return tuple(found)
 
 

@@ -420,8 +420,8 @@ COMMANDS = CommandTable(
     ),
     Command(
         "bisect",
-        "Find what broke it",
-        "Find the step after which COMMAND fails, by running it on past checkpoints.",
+        "Find the step that broke a command",
+        "Run COMMAND on the files of past checkpoints, until the change is found after which it fails.",
         bisect.bisect,
         argument="COMMAND",
         needs="travel",
