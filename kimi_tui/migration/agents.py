@@ -11,7 +11,7 @@ from pathlib import Path
 from kimi_tui.app_paths import home_dir
 from kimi_tui.migration import claude_code, codex, gemini, kimi_code, opencode, pi
 from kimi_tui.migration.plain import CannotRead, FoundSession, PlainSession
-from kimi_tui.migration.writing import Written, target_of, write_session
+from kimi_tui.migration.writing import WrittenSession, target_of, write_session
 from kimi_tui.session.store import SessionStore
 
 
@@ -89,7 +89,7 @@ def place_of(store: SessionStore, found: FoundSession) -> Path:
 
 def import_session(
     store: SessionStore, plain: PlainSession, environ: Mapping[str, str] = os.environ
-) -> Written:
+) -> WrittenSession:
     """Write a session that was read as one of ours. It blocks, so call it in a thread.
 
     Raises:

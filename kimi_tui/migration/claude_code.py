@@ -102,13 +102,13 @@ def read(found: FoundSession) -> PlainSession:
     Raises:
         CannotRead: It cannot be read at all.
     """
-    reader = _Reader(PlainSession(found))
+    reader = _ClaudeReader(PlainSession(found))
     for record in files.records(found.path, reader.plain.losses):
         reader.take(record)
     return reader.finished()
 
 
-class _Reader:
+class _ClaudeReader:
     def __init__(self, plain: PlainSession) -> None:
         self.plain = plain
         # The entry that each line belongs to, by its uuid.
@@ -133,6 +133,8 @@ class _Reader:
             # A resumed session may repeat lines that it has already.
             return
         parent = self._parent(record)
+        # A note on where the conversation stands holds until more is said.
+        self._leaf = ""
         self.plain.version = files.name_of(record.get("version"), 40) or self.plain.version
         place = parent
         match kind:
@@ -268,20 +270,7 @@ class _Reader:
 
     def finished(self) -> PlainSession:
         self.plain.live = self._places.get(self._leaf, -1) if self._leaf else -1
-        newest = len(self.plain.entries) - 1
-        if self.plain.live >= 0 and newest in _below(self.plain, self.plain.live):
-            # More was said since the note on where the conversation stands.
-            self.plain.live = newest
         return self.plain
-
-
-def _below(plain: PlainSession, place: int) -> set[int]:
-    """Return the entries that follow one, and itself."""
-    below = {place}
-    for number in range(place + 1, len(plain.entries)):
-        if plain.entries[number].parent in below:
-            below.add(number)
-    return below
 
 
 def _said(record: files.Json, plain: PlainSession | None = None) -> tuple[str, list[str]]:

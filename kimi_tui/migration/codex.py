@@ -1,22 +1,28 @@
 """Sessions of Codex: `$CODEX_HOME/sessions/YYYY/MM/DD/rollout-TIME-UUID.jsonl`, what was sent and what happened, in order.
 
-`response_item` has the conversation; reasoning, words and calls of one step are items of their own, and end with a result or
-with the next message. `thread_rolled_back` undoes the last turns: they are a world line. `compacted` has the messages that
-took the place of everything.
+`response_item` has the conversation; reasoning, words and calls of one step are items of their own. What was undone is a
+world line: up to version 0.170 `thread_rolled_back` undoes the last turns, later a rewind begins another file of the same
+session (`rollout-TIME-UUID_SEGMENT.jsonl`), whose `history_base` says up to which record the files before are its past. That
+may be another session, for a fork. `compacted` has the messages that took the place of everything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kimi_tui import lenient_json
 from kimi_tui.migration import foreign_files as files
 from kimi_tui.migration.plain import FoundSession, PlainCall, PlainEntry, PlainSession
 
-_ROLLOUT = re.compile(r"rollout-.{10,40}?-([0-9a-fA-F]{8}-[0-9a-fA-F-]{27})\.jsonl")
+_ROLLOUT = re.compile(
+    r"rollout-.{10,40}?-([0-9a-fA-F]{8}-[0-9a-fA-F-]{27})(_[0-9a-fA-F-]{36})?\.jsonl"
+)
 _MOST_LISTED = 5_000
+_MOST_BASES = 20
+"""Forks of forks that are followed to their beginning."""
 # Messages in the user's name that the program wrote.
 _NOT_SAID = (
     "<environment_context>",
@@ -43,20 +49,30 @@ def home(environ: Mapping[str, str], home_folder: Path) -> Path:
 
 def find(folder: Path, work_dir: str) -> list[FoundSession]:
     """Return the sessions of a work folder, or all for an empty one."""
-    paths: list[Path] = []
+    parts: dict[str, list[Path]] = {}
+    for path in _rollouts(folder):
+        if (named := _ROLLOUT.fullmatch(path.name)) is not None:
+            parts.setdefault(named[1], []).append(path)
+    found: list[FoundSession] = []
+    for paths in parts.values():
+        session = _described(paths[0], work_dir)
+        if session is not None:
+            facts = [files.size_and_time(path) for path in paths]
+            size, updated = sum(n for n, _ in facts), max(at for _, at in facts)
+            found.append(replace(session, size=size, updated_at=updated))
+    return found
+
+
+def _rollouts(folder: Path) -> list[Path]:
+    """Return the newest files, in the order of their times."""
+    found: list[Path] = []
     for year in reversed(files.folders_of(folder / "sessions")):
         for month in reversed(files.folders_of(year)):
             for day in reversed(files.folders_of(month)):
-                paths += files.files_of(day, ".jsonl")
-                if len(paths) > _MOST_LISTED:
-                    break
-    paths += files.files_of(folder / "archived_sessions", ".jsonl")
-    found: list[FoundSession] = []
-    for path in paths[:_MOST_LISTED]:
-        session = _described(path, work_dir)
-        if session is not None:
-            found.append(session)
-    return found
+                if len(found) < _MOST_LISTED:
+                    found += files.files_of(day, ".jsonl")
+    found += files.files_of(folder / "archived_sessions", ".jsonl")
+    return sorted(found, key=lambda path: path.name)[-_MOST_LISTED:]
 
 
 def _described(path: Path, wanted: str) -> FoundSession | None:
@@ -87,14 +103,48 @@ def read(found: FoundSession) -> PlainSession:
     Raises:
         CannotRead: It cannot be read at all.
     """
-    reader = _Reader(PlainSession(found))
-    for record in files.records(found.path, reader.plain.losses):
-        reader.take(record)
+    reader = _CodexReader(PlainSession(found))
+    _read_thread(reader, _rollouts(_home_of(found.path)), found.id, None, [])
     reader.plain.live = reader.head
     return reader.plain
 
 
-class _Reader:
+def _home_of(path: Path) -> Path:
+    """Return Codex' folder from the path of a session in it."""
+    above = {one.name: one for one in path.parents}
+    inside = above.get("sessions") or above.get("archived_sessions") or path.parent
+    return inside.parent
+
+
+def _read_thread(
+    reader: _CodexReader, paths: Sequence[Path], name: str, end: int | None, seen: list[str]
+) -> None:
+    """Read all files of a session, or up to a record: what a fork of it has in common with it."""
+    if name in seen or len(seen) >= _MOST_BASES:
+        reader.plain.losses["beginning of a fork"] += 1
+        return
+    seen.append(name)
+    own = [path for path in paths if (named := _ROLLOUT.fullmatch(path.name)) and named[1] == name]
+    if not own:
+        reader.plain.losses["beginning of a fork"] += 1
+    for path in own:
+        for number, record in enumerate(files.records(path, reader.plain.losses)):
+            ordinal = lenient_json.count(record.get("ordinal"))
+            if end is not None and ordinal is not None and ordinal >= end:
+                break
+            if record.get("type") == "session_meta" and number == 0:
+                payload = lenient_json.mapping(record.get("payload"))
+                base = lenient_json.mapping(payload.get("history_base"))
+                before = lenient_json.text(base.get("thread_id"))
+                until = lenient_json.count(base.get("end_ordinal_exclusive"))
+                if before and until is not None:
+                    if before != name:
+                        _read_thread(reader, paths, before, until, seen)
+                    reader.go_back(until)
+            reader.take(record, ordinal)
+
+
+class _CodexReader:
     def __init__(self, plain: PlainSession) -> None:
         self.plain = plain
         self.head = -1
@@ -104,8 +154,23 @@ class _Reader:
         self._calls: dict[str, PlainCall] = {}
         # The server's figures come once a step, behind its last item.
         self._is_step_over = False
+        # Where the conversation stands behind each numbered record.
+        self._heads: dict[int, int] = {}
 
-    def take(self, record: files.Json) -> None:
+    def go_back(self, end: int) -> None:
+        """Continue behind the records before number `end`."""
+        self._end()
+        self._last = None
+        self._heads = {number: head for number, head in self._heads.items() if number < end}
+        self.head = self._heads[max(self._heads)] if self._heads else -1
+
+    def take(self, record: files.Json, ordinal: int | None = None) -> None:
+        """Take the next record, which has this number in newer files."""
+        self._take(record)
+        if ordinal is not None:
+            self._heads[ordinal] = self.head
+
+    def _take(self, record: files.Json) -> None:
         payload = lenient_json.mapping(record.get("payload"))
         at = files.time_of(record.get("timestamp"))
         match record.get("type"):

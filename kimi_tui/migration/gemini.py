@@ -78,7 +78,7 @@ def read(found: FoundSession) -> PlainSession:
         CannotRead: It cannot be read at all.
     """
     plain = PlainSession(found)
-    reader = _Reader(plain)
+    reader = _GeminiReader(plain)
     if found.path.suffix == ".json":
         record = files.read_object(found.path, files.MOST_SESSION_BYTES)
         if not record:
@@ -91,7 +91,7 @@ def read(found: FoundSession) -> PlainSession:
     return plain
 
 
-class _Reader:
+class _GeminiReader:
     def __init__(self, plain: PlainSession) -> None:
         self.plain = plain
         self.head = -1

@@ -87,14 +87,14 @@ def read(found: FoundSession) -> PlainSession:
         plain.title = files.title_from(state.get("title"))
     others = [one for one in files.folders_of(session / "agents") if one.name != "main"]
     plain.losses["conversation of a sub-agent"] += len(others)
-    reader = _Reader(plain)
+    reader = _KimiCodeReader(plain)
     for record in files.records(found.path, plain.losses):
         reader.take(record)
     plain.live = reader.head
     return plain
 
 
-class _Reader:
+class _KimiCodeReader:
     def __init__(self, plain: PlainSession) -> None:
         self.plain = plain
         self.head = -1

@@ -105,7 +105,7 @@ def _opened(database: Path) -> Generator[sqlite3.Connection]:
             raise CannotRead(f"opencode's database cannot be read: {error}.") from error
         try:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, files.MOST_LINE_BYTES)
-            connection.set_progress_handler(_Clock().tick, 1_000_000)
+            connection.set_progress_handler(_StepLimit().tick, 1_000_000)
             connection.text_factory = _text
             connection.execute("PRAGMA query_only = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -116,7 +116,7 @@ def _opened(database: Path) -> Generator[sqlite3.Connection]:
             connection.close()
 
 
-class _Clock:
+class _StepLimit:
     """Ends a query that takes too many steps."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ def read(found: FoundSession) -> PlainSession:
         info, messages, parts = _rows(found, plain)
     else:
         info, messages, parts = _stored(found, plain)
-    _Reader(plain, parts).take(info, messages)
+    _OpencodeReader(plain, parts).take(info, messages)
     return plain
 
 
@@ -237,7 +237,7 @@ def _created(message: Json) -> float:
     return files.time_of(lenient_json.mapping(message.get("time")).get("created"))
 
 
-class _Reader:
+class _OpencodeReader:
     def __init__(self, plain: PlainSession, parts: Mapping[str, list[Json]]) -> None:
         self._plain = plain
         self._parts = parts

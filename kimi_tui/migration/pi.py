@@ -74,14 +74,14 @@ def read(found: FoundSession) -> PlainSession:
     Raises:
         CannotRead: It cannot be read at all.
     """
-    reader = _Reader(PlainSession(found))
+    reader = _PiReader(PlainSession(found))
     for record in files.records(found.path, reader.plain.losses):
         reader.take(record)
     reader.plain.live = reader.head
     return reader.plain
 
 
-class _Reader:
+class _PiReader:
     def __init__(self, plain: PlainSession) -> None:
         self.plain = plain
         self.head = -1

@@ -71,7 +71,7 @@ _LONGEST_CALL_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenSession:
     """An imported session: its folder, how many world lines it has, and what was left out, as in `PlainSession.losses`."""
 
     folder: Path
@@ -85,7 +85,7 @@ def target_of(store: SessionStore, agent: str, name: str, work_dir: Path) -> Pat
 
 def write_session(
     store: SessionStore, plain: PlainSession, work_dir: Path, system_prompt: str
-) -> Written:
+) -> WrittenSession:
     """Write a session, completely or not at all. It blocks, so call it in a thread.
 
     Args:
@@ -107,7 +107,7 @@ def write_session(
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         storage.make_folder(temporary)
-        n_lines = _Writer(storage, temporary, plain, work_dir, system_prompt).write()
+        n_lines = _SessionWriter(storage, temporary, plain, work_dir, system_prompt).write()
         storage.sync_folder(temporary)
         storage.replace(temporary, target)
         storage.sync_folder(target.parent)
@@ -116,7 +116,7 @@ def write_session(
         if isinstance(error, OSError) and not isinstance(error, StorageTrouble):
             raise StorageTrouble.of("import the session", error) from error
         raise
-    return Written(target, n_lines)
+    return WrittenSession(target, n_lines)
 
 
 def order_of(plain: PlainSession) -> list[list[int]]:
@@ -134,7 +134,12 @@ def order_of(plain: PlainSession) -> list[list[int]]:
     for rank, path in enumerate(paths):
         for place in path:
             ranks[place] = rank
-    return sorted(paths, key=lambda path: [ranks[place] for place in path])
+    newest = len(paths)
+    return sorted(
+        paths,
+        # The conversation may stand within another path: then it is reached by going back on that.
+        key=lambda path: [*(ranks[place] for place in path), *[newest] * (path is paths[-1])],
+    )
 
 
 @dataclass(slots=True)
@@ -185,7 +190,7 @@ class _Line:
         )
 
 
-class _Writer:
+class _SessionWriter:
     """Plays a session into a folder."""
 
     def __init__(
@@ -239,7 +244,7 @@ class _Writer:
                 if self._line_bytes > MOST_LINE_BYTES and number < len(paths) - 1:
                     self._plain.losses["older fork"] += 1
                     continue
-                if before[shared:]:
+                if shared < len(before):
                     self._go_back(before, shared)
                 for place in path[shared:]:
                     self._play(place, entries[place])
