@@ -23,7 +23,7 @@ from kimi_tui.workspace.snapshots import By, Snapshot
 
 Verdict = Literal["good", "bad", "skipped"]
 Cause = Literal["step", "other", "task", "line"]
-"""Who made a change: the agent's step; someone else; a background task or someone else meanwhile; a rewind, a switch, or
+"""The author of a change: the agent's step; someone else; a background task or someone else meanwhile; a rewind, a switch, or
 another world line whose files stayed.
 """
 

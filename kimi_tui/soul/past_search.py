@@ -37,7 +37,7 @@ _MOST_LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What the user asked for: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state,
+    """The user's choices: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state,
     whether the command has the network, the number of the world line (0: the current one), and the most seconds of a run.
     """
 
