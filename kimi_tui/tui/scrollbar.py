@@ -116,9 +116,7 @@ class _Cells:
         )
         if not length:
             return [none] * crop.height
-        return [
-            up if y < start else grip if y < start + length else down for y in crop.line_range
-        ]
+        return [up if y < start else grip if y < start + length else down for y in crop.line_range]
 
 
 def _extent(size: int, virtual_size: float, window_size: float, position: float) -> tuple[int, int]:
