@@ -65,6 +65,8 @@ _OUTPUT_INTERVAL_S = 0.05
 _OUTPUT_CHARS = 16_384
 _SHOWN_AS_STARTED_AFTER_S = 0.03
 _STOP_PATIENCE_S = 0.7
+_SEARCHED_AT_ONCE = 2_000
+"""The number of characters in which keys are searched on the event loop: that takes less than a thread takes to answer."""
 _SIDE_BY_SIDE = 16
 """The number of reading calls that run at once: more would only wait for the same few threads, and an answer may have thousands."""
 
@@ -471,7 +473,12 @@ class _RunningCall:
         Both the output and the message are searched, as tools quote files in their messages too.
         """
         said, output = outcome.message, outcome.output
-        in_said, in_output = await asyncio.to_thread(lambda: (find_keys(said), find_keys(output)))
+        if len(said) + len(output) <= _SEARCHED_AT_ONCE:
+            in_said, in_output = find_keys(said), find_keys(output)
+        else:
+            in_said, in_output = await asyncio.to_thread(
+                lambda: (find_keys(said), find_keys(output))
+            )
         keys = in_said + in_output
         if not keys:
             return outcome

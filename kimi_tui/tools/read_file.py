@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Callable
+from typing import TypeVar
 
 import aiofiles
 from aiofiles.threadpool.binary import AsyncBufferedReader
@@ -21,7 +23,7 @@ from kimi_tui.tools.files import (
     stat_version,
 )
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate
+from kimi_tui.tools.paths import ResolvedPath, ask_to_read, holds_secrets, locate
 from kimi_tui.tools.text import (
     LINE_CHARS,
     PROBE_BYTES,
@@ -34,12 +36,16 @@ from kimi_tui.tools.text import (
 )
 
 MAX_LINES = 1000
+_AT_ONCE_BYTES = 64 * 1024
+"""Bytes that are handled on the event loop."""
 _BLOCK_BYTES = 256 * 1024
 _UNSAVED = (
     "This is the text in the user's editor, which is not saved; edits change the file on the disk."
 )
 _COUNTED_BYTES = 256 * 1024 * 1024
 """Bytes up to which lines are counted only to give their total or to number a tail; beyond, the answer says that they are not."""
+
+_T = TypeVar("_T")
 
 
 class ReadFileParams(BaseModel):
@@ -71,9 +77,9 @@ class ReadFile(TypedTool[ReadFileParams]):
 
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; ask first outside the work folder."""
-        target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
-        n_links = 1 if target.inside else await asyncio.to_thread(_n_links, target)
-        await ask_to_read(target, env, n_links=n_links)
+        target, n_links, asks = await asyncio.to_thread(_found, params.path, env)
+        if asks:
+            await ask_to_read(target, env, n_links=n_links)
 
         def opener(path: str, flags: int) -> int:
             return open_for_reading(target)[0]
@@ -105,6 +111,14 @@ class ReadFile(TypedTool[ReadFileParams]):
             raise refused(error, params.path) from error
         env.versions.saw(target.real, source.version)
         return _outcome(target, params, source, window, numbered_from, format_facts)
+
+
+def _found(path: str, env: ToolEnv) -> tuple[ResolvedPath, int, bool]:
+    """Return the place of a path, the number of names of the file, and whether `ask_to_read` has to look closer; call it in a thread."""
+    target = locate(path, env.work_dir, env.environ)
+    if target.inside:
+        return target, 1, holds_secrets(target, env.environ)
+    return target, _n_links(target), True
 
 
 def _n_links(target: ResolvedPath) -> int:
@@ -148,7 +162,7 @@ class _Source:
         if found.st_size <= HASHED_LIMIT_BYTES:
             data = await file.read(HASHED_LIMIT_BYTES + 1)
             if len(data) <= HASHED_LIMIT_BYTES:
-                version = await asyncio.to_thread(content_version, data)
+                version = await _quickly(content_version, data)
                 return cls(file, data, len(data), version)
         return cls(file, None, found.st_size, stat_version(found))
 
@@ -175,7 +189,7 @@ class _Source:
             ToolProblem: the file has another encoding than UTF-8 and is too large to be read as a whole.
         """
         if self._data is not None:
-            self._data, facts = await asyncio.to_thread(as_utf8_lines, self._data)
+            self._data, facts = await _quickly(as_utf8_lines, self._data)
             self.size = len(self._data)
             return facts
         encoding = encoding_of(await self.read_at(0, PROBE_BYTES), is_whole=False)
@@ -192,6 +206,11 @@ class _Source:
             return self._data[offset : offset + size]
         await self._file.seek(offset)
         return await self._file.read(size)
+
+
+async def _quickly(work: Callable[[bytes], _T], data: bytes) -> _T:
+    """Do something with the bytes of a file: in a thread, unless they are so few that it would answer later than it takes."""
+    return work(data) if len(data) <= _AT_ONCE_BYTES else await asyncio.to_thread(work, data)
 
 
 def _room_for_lines(room_chars: int) -> int:
