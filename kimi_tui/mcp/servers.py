@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from kimi_tui.app_paths import log_file
+from kimi_tui.app_paths import log_file, short
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp import package
@@ -38,7 +38,7 @@ from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
-from kimi_tui.tools.sandbox.policy import NoSandbox
+from kimi_tui.tools.sandbox.policy import NoSandbox, Policy
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ class _Server:
     why: str = ""
     place: str = ""
     is_confined: bool = False
+    missing: str = ""
+    """Why the sandbox may keep it from starting, as a clause; empty for no reason."""
     tools: tuple[ToolFacts, ...] = ()
     is_withheld: bool = False
     off: frozenset[str] = frozenset()
@@ -345,7 +347,7 @@ class McpServers:
                 log.info("MCP server %s: %s", one.config.name, error)
                 is_for_good = isinstance(error, BadEntry | package.NoPackage)
                 why = str(error) if _is_failure(error) else f"{type(error).__name__}: {error}"
-                why = one_line(why)[:300]
+                why = one_line(why)[:500]
             one.connection = None
             if one.stopping.is_set() or self._closed:
                 break
@@ -432,6 +434,8 @@ class McpServers:
                 raise found.ConnectionFailed(
                     f'{failed}; {os.path.basename(config.command)} downloads the program that it runs, but this server has no network access: set "network": true in its entry'
                 ) from failed
+            if start is not None and one.missing and not one.connection:
+                raise found.ConnectionFailed(f"{failed}; {one.missing}") from failed
             raise
 
     def _may_need_network(self, config: ServerConfig, yes: Yes) -> bool:
@@ -504,6 +508,7 @@ class McpServers:
         sandbox, why_none = await self._host.sandbox()
         environ = {**child_environment(self._environ), **dict(config.env)}
         argv = [_program(config.command, environ, folder, work_dir), *config.args]
+        one.missing = ""
         if config.sandbox and sandbox is not None:
             if config.readable:
                 settings = sandbox.settings
@@ -523,6 +528,7 @@ class McpServers:
                 why_none = str(no)
             else:
                 has_network = confined.policy.network
+                one.missing = await asyncio.to_thread(_missing, argv, confined.policy)
                 one.place = (
                     f"in the sandbox, {'with the network' if has_network else 'without network'}"
                 )
@@ -907,6 +913,27 @@ def _host_of(url: str) -> str:
 def _folder(config: ServerConfig, work_dir: Path) -> Path:
     """Return the folder in which the program of a server runs."""
     return Path(os.path.normpath(work_dir / os.path.expanduser(config.cwd or ".")))
+
+
+def _missing(argv: Sequence[str], policy: Policy) -> str:
+    """Return a clause about a file that a command names and that it does not find in the sandbox; empty for none.
+
+    It looks at files, so call it in a thread.
+    """
+    for word in argv:
+        path = os.path.expanduser(word)
+        if not os.path.isabs(path) or not os.path.lexists(path):
+            continue
+        real, shown = policy.real(path), one_line(short(Path(path)))[:200]
+        if policy.hides(real):
+            return f'the sandbox hides "{shown}": list a folder with all that it needs as "readable" in its entry'
+        if Path(real).is_relative_to("/tmp") and not any(
+            map(Path(real).is_relative_to, policy.writable)
+        ):
+            return (
+                f'the sandbox has a /tmp of its own, without "{shown}": move that to another folder'
+            )
+    return ""
 
 
 def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:

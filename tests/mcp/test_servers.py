@@ -9,6 +9,8 @@ from pathlib import Path
 from support.mcp_session import configure, entry, project_server, session
 
 from kimi_tui.mcp.permissions import Permissions, Yes
+from kimi_tui.mcp.servers import _missing
+from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
 
 
 async def test_tools_are_called_and_their_answers_are_material(folder: Path) -> None:
@@ -186,6 +188,31 @@ async def test_a_yes_holds_in_its_folder_alone(folder: Path) -> None:
     assert Permissions(folder / "work").yes_to(server) is None
     assert Permissions(folder / "work").yes_to(project_server(folder)) is None
     assert Permissions(folder).allowed == ("made",)
+
+
+# -- what keeps a server from starting
+
+
+async def test_the_line_that_names_the_error_is_said(folder: Path) -> None:
+    words = "echo 'Error: Cannot find module x' >&2; echo '    at y' >&2; echo 'Node.js v20' >&2; exit 1"
+    configure(folder / "home" / "mcp.json", made={"command": "/bin/sh", "args": ["-c", words]})
+    async with session(folder) as one:
+        assert "its last output: Error: Cannot find module x." in one.host.told[0]
+
+
+def test_a_file_that_the_sandbox_hides_is_named(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    (home / "src").mkdir(parents=True)
+    work.mkdir()
+    script = home / "src" / "server.js"
+    script.write_text("")
+    environ = {"HOME": str(home)}
+    seen = policy_for(work, SandboxSettings(), environ)
+    assert "hides" in _missing(["/usr/bin/node", str(script)], seen)
+    shown = SandboxSettings(readable=(str(script.parent),))
+    # The folder of these tests may be in /tmp, of which a command in the sandbox has its own.
+    assert "hides" not in _missing(["node", str(script)], policy_for(work, shown, environ))
+    assert _missing(["node", str(work), "-y", "/no/such"], seen) == ""
 
 
 # -- lazy tools
