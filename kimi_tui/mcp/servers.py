@@ -196,7 +196,8 @@ class McpServers:
         self._servers = {one.name: _Server(one) for one in found.servers}
         self._installed: dict[str, Tool[Any]] = {}
         self._tools: dict[str, ServerTool] = {}
-        self._is_lazy: bool | None = None
+        self._is_lazy = False
+        self._is_offering = False
         self._window = 0
         self._started_at = 0.0
         self._starting: asyncio.Task[None] | None = None
@@ -224,7 +225,7 @@ class McpServers:
     @property
     def is_lazy(self) -> bool:
         """Whether the tools are called through `CallTool`."""
-        return bool(self._is_lazy)
+        return self._is_lazy
 
     @property
     def prompts(self) -> list[PromptFacts]:
@@ -250,7 +251,10 @@ class McpServers:
         left = None
         if self._is_attended:
             left = max(self._started_at + PATIENCE_S - time.monotonic(), 0)
-        await asyncio.wait([self._starting], timeout=left)
+        done, _ = await asyncio.wait([self._starting], timeout=left)
+        if not done:
+            # A turn begins with the servers that are there; the others come later.
+            await self._offer()
 
     async def started(self) -> None:
         """Wait until every server is connected or has failed."""
@@ -296,7 +300,13 @@ class McpServers:
         ]
         if tasks:
             await asyncio.wait(tasks)
-        self._window = await self._host.window() if tasks else 0
+            await self._offer()
+        self._is_offering = True
+
+    async def _offer(self) -> None:
+        """Put the tools into the session, and from now on every change of them."""
+        self._window = self._window or await self._host.window()
+        self._is_offering = True
         self._sync()
 
     def _known(self, config: ServerConfig) -> tuple[frozenset[str], Yes | None]:
@@ -417,8 +427,7 @@ class McpServers:
                 one.settled.set()
                 one.news.set()
                 if self._starting is not None and self._starting.done():
-                    self._window = self._window or await self._host.window()
-                    self._sync()
+                    await self._offer()
                 await self._serve(one, connection)
                 if connection.ended.is_set():
                     one.why = connection.why
@@ -561,8 +570,10 @@ class McpServers:
     # -- tools -----------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        """Put the tools of all servers into the session, as they are now."""
-        if self._closed:
+        """Put the tools of all servers into the session, as they are now. While the servers start, nothing is done: what
+        they add one by one would change the beginning of the requests each time.
+        """
+        if self._closed or not self._is_offering:
             return
         offered = [
             facts
@@ -575,9 +586,9 @@ class McpServers:
             facts.name: self._kept_or_new(facts)
             for facts in {one.name: one for one in offered}.values()
         }
-        if self._is_lazy is None and offered:
-            total = sum(one.tokens for one in offered)
-            self._is_lazy = self._window > 0 and total * LAZY_SHARE > self._window
+        # Tools that are looked up stay so: the way back would change the beginning of the requests.
+        total = sum(one.tokens for one in offered)
+        self._is_lazy = self._is_lazy or 0 < self._window < total * LAZY_SHARE
         wanted: dict[str, Tool[Any]] = dict(self._tools)
         if self._is_lazy:
             # The two stay as they are, whatever changes behind them.

@@ -6,8 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from support.mcp_session import configure, entry, project_server, session
 
+from kimi_tui.mcp import servers
 from kimi_tui.mcp.permissions import Permissions, Yes
 from kimi_tui.mcp.servers import _missing
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
@@ -239,3 +241,32 @@ async def test_many_tools_are_looked_up_and_the_requests_stay_the_same(folder: P
         await one.servers.switch("made", "add", on=False)
         assert one.host.toolset.specs is specs
         assert (await one.call("CallTool", arguments)).is_error
+
+
+async def test_news_of_one_server_while_others_start_decide_nothing(folder: Path) -> None:
+    gate = folder / "gate"
+    waits = f'while [ ! -e {gate} ]; do sleep 0.02; done; exec "$@"'
+    late = entry("many:100")
+    late["args"] = ["-c", waits, "sh", late["command"], *late["args"]]  # pyright: ignore[reportGeneralTypeIssues]
+    late["command"] = "/bin/sh"
+    configure(folder / "home" / "mcp.json", early=entry("news"), late=late)
+    async with session(folder, window=60_000, wait=False) as one:
+        # Its second list, with one tool more, is taken.
+        await one.until(lambda: len(one.servers.named("early").tools) == 7)
+        assert one.host.toolset.names == ()
+        gate.write_text("")
+        await one.servers.settled()
+        assert one.host.toolset.names == ("FindTools", "CallTool")
+
+
+async def test_a_turn_begins_with_the_servers_that_are_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "PATIENCE_S", 0.0)
+    silent = entry("silent", startupTimeoutMs=60_000)
+    configure(folder / "home" / "mcp.json", made=entry(), late=silent)
+    async with session(folder, is_attended=True, wait=False) as one:
+        await one.until(lambda: one.state("made") == "ready")
+        await one.servers.settled()
+        assert "mcp__made__add" in one.host.toolset.names
+        assert one.state("late") == "starting"
