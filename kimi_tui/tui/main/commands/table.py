@@ -420,7 +420,7 @@ COMMANDS = CommandTable(
     ),
     Command(
         "bisect",
-        "Find the step that broke a command",
+        "Find what broke a command",
         "Run COMMAND on the files of past checkpoints, until the change is found after which it fails.",
         bisect.bisect,
         argument="COMMAND",
