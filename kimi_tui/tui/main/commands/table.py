@@ -421,7 +421,7 @@ COMMANDS = CommandTable(
     Command(
         "bisect",
         "Find what broke a command",
-        "Run COMMAND on the files of past checkpoints, until the change is found after which it fails.",
+        "Run COMMAND on the files of past checkpoints to find the step that broke it.",
         bisect.bisect,
         argument="COMMAND",
         needs="travel",
