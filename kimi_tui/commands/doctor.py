@@ -411,7 +411,7 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
     advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
-    seen = f"kimi-tui scans the whole folder after each step, because it cannot watch it: {trouble}"
+    seen = f"all files are scanned after each step, because the system does not report changes: {trouble}"
     return CheckResult("file changes", "warn" if sys.platform == "linux" else "ok", seen, advice)
 
 
