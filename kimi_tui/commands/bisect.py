@@ -105,7 +105,7 @@ def _bisect_parser() -> CommandLineParser:
     parser = command(
         "bisect",
         "Find the step after which a command fails, by running it on the files of past checkpoints; nothing in the work folder is changed. "
-        "The exit code of COMMAND means: 0 good, 125 skip these files, 128 or more end the search, any other bad. "
+        "The exit code of COMMAND means: 0 good, 125 skip these files, 128 or more end the search, any other code bad. "
         "kimi-tui bisect itself exits with 0 if it found the change, and with 1 if not.",
     )
     parser.usage = "kimi-tui bisect [OPTIONS] -- COMMAND"
@@ -136,7 +136,8 @@ def _run_at_parser() -> CommandLineParser:
     parser = command(
         "run-at",
         "Run a command on the files as they were at checkpoint N, before its step. The command finds them at the path of the work folder "
-        "(if kimi-tui doctor says so), but nothing in the work folder is changed. The exit code is that of the command, or 125 if it could not be run.",
+        "(on some systems at another path: see kimi-tui doctor), and nothing in the work folder is changed. The exit code is that of the "
+        "command, or 125 if it could not be run.",
     )
     parser.usage = "kimi-tui run-at [OPTIONS] N -- COMMAND"
     parser.add_argument(
@@ -410,10 +411,11 @@ class _Shown:
     def begins(self, candidates: Sequence[Candidate], search: Bisection, build: str) -> None:
         """Print how much there is to do."""
         if not self._is_json:
-            between = f", then on at most {counted(search.n_left, 'state')} in between"
+            changes, most = counted(len(candidates), "file change"), counted(search.n_left, "state")
             say(
-                f"Searching {counted(len(candidates), 'file change')}. The command runs on the newest and the oldest files first"
-                f"{between if search.n_left else ''}."
+                f"Searching {changes}. The command runs on the newest and the oldest files first, then on at most {most} in between."
+                if search.n_left
+                else f"Searching {changes}. The command runs on the newest and the oldest files."
             )
         if build:
             _note(build)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import platform
@@ -403,15 +404,20 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
         return CheckResult("file changes", "ok", reason)
     try:
         count, trouble = try_watch(str(work), [str(data)], _WATCH_S)
+        is_busy = False
     except OSError as error:
         count, trouble = 0, error.strerror or str(error)
+        is_busy = error.errno == errno.EMFILE
     if not trouble:
         seen = f"the system reports them ({counted(count, 'watched folder')})"
         return CheckResult("file changes", "ok", seen)
     advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
-    seen = f"kimi-tui scans the whole folder after each step, because it cannot watch it: {trouble}"
+    elif is_busy:
+        trouble = "too many programs watch files"
+        advice += " On Linux, a larger fs.inotify.max_user_instances allows more of them."
+    seen = f"all files are scanned after each step, because the system does not report changes: {trouble}"
     return CheckResult("file changes", "warn" if sys.platform == "linux" else "ok", seen, advice)
 
 

@@ -1103,9 +1103,11 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         detail = self._detail
         lines = [detail_row(row, width) for row in detail.shown]
         if not detail.shows_all:
-            words, style = f"   {detail.place_words}", "quiet"
+            # The footer of a narrow screen has no room for this key.
+            more = "" if detail.at_end else ". PageDown shows more"
+            words, style = f"   {detail.place_words}{more}", "quiet"
             if self._asked_early and not detail.seen_end:
-                words, style = f"{words}. Read to the end first: PageDown", "warn/b"
+                words, style = f"   {detail.place_words}. Read to the end first: PageDown", "warn/b"
             elif self._was_told and detail.passed_over:
                 read = f"you have not seen all rows from {detail.n_read + 1} on"
                 words, style = f"   {read}. Press the same key again to answer", "warn/b"
