@@ -175,7 +175,8 @@ class Updates:
         # A list of tasks is the editor's plan; the call says nothing more.
         call = _ToldCall(event.name, card, event.arguments, is_told=card.shows != "list")
         self._calls[event.key] = call
-        if call.is_told:
+        # A past call is told once, with its result.
+        if call.is_told and not self._past:
             yield helpers.start_tool_call(
                 event.key,
                 self._title(call),
@@ -188,12 +189,12 @@ class Updates:
         if call is None:
             call = self._calls[key] = _ToldCall(name, card_of(name))
             call.is_told = call.card.shows != "list"
-            if call.is_told:
+            if call.is_told and not self._past:
                 yield helpers.start_tool_call(
                     key, self._title(call), kind=_KINDS.get(name, "other")
                 )
         call.arguments = arguments
-        if call.is_told:
+        if call.is_told and not self._past:
             yield helpers.update_tool_call(
                 key,
                 title=self._title(call),
@@ -222,12 +223,26 @@ class Updates:
                 )
         if call is None or not call.is_told:
             return
+        status: schema.ToolCallStatus = "failed" if event.is_error else "completed"
+        content = self._result(call, event)
+        locations = self._locations(call, event.display)
+        if self._past:
+            yield helpers.start_tool_call(
+                event.key,
+                self._title(call),
+                kind=_KINDS.get(call.name, "other"),
+                status=status,
+                content=content,
+                locations=locations,
+                raw_input=_object(call.arguments),
+            )
+            return
         yield helpers.update_tool_call(
             event.key,
             title=self._title(call),
-            status="failed" if event.is_error else "completed",
-            content=self._result(call, event),
-            locations=self._locations(call, event.display),
+            status=status,
+            content=content,
+            locations=locations,
         )
 
     def _result(self, call: _ToldCall, event: ev.ToolResult) -> list[Content]:
