@@ -5,6 +5,7 @@ the lower layer of every view of the past, so nothing but `Base.move` ever write
 
     PLACE/lock        held by the process that uses the base
     PLACE/base        the files
+    PLACE/old         a base while another one is made in its place
     PLACE/base.json   which snapshot they are; missing while they are changed, so that a killed move is not taken for one
 
 The base is a cache: it is not synced, and made anew after a start of the machine, after a killed move, and if a file in it is
@@ -53,7 +54,7 @@ from kimi_tui.workspace.snapshots import Snapshot
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
 from kimi_tui.workspace.tracker import STORE_NAME, stored_snapshots
 
-_FOLDER, _LOCK = "base", "lock"
+_FOLDER, _OLD, _LOCK = "base", "old", "lock"
 FACTS = "base.json"
 """The name of the file that says which files a base has; it is there only while the base is whole."""
 _UNSURE_NS = 2_000_000_000
@@ -322,8 +323,9 @@ class Base:
             os.close(lock)
 
     def _drop(self) -> None:
-        with contextlib.suppress(OSError):
-            remove_tree(self.folder)
+        for folder in (self.folder, self.place / _OLD):
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
 
     def _stored_state(self) -> FileState | None:
         """Return the state that an earlier process left, if every file is as it left it."""
@@ -345,12 +347,27 @@ class Base:
         told: Callable[[Progress], None],
         cancelled: Callable[[], bool],
     ) -> None:
-        if os.path.lexists(self.folder):
-            remove_tree(self.folder)
         files = dict(self.past.files(state).items())
-        check_room(self.place, files)
-        os.mkdir(self.folder, 0o755)
-        self._write(files, own, told, cancelled)
+        old = self.place / _OLD
+        if os.path.lexists(old):
+            remove_tree(old)
+        # ext4 looks at every inode that was freed in the last minutes before it gives a new file one, so that making files
+        # behind the removal of as many takes ten times as long: the removal comes last, if the disk has room.
+        if os.path.lexists(self.folder):
+            self.folder.rename(old)
+        try:
+            try:
+                check_room(self.place, files)
+            except NoBase:
+                if not os.path.lexists(old):
+                    raise
+                remove_tree(old)
+                check_room(self.place, files)
+            os.mkdir(self.folder, 0o755)
+            self._write(files, own, told, cancelled)
+        finally:
+            if os.path.lexists(old):
+                remove_tree(old)
 
     def _change(
         self,
