@@ -69,7 +69,7 @@ def _described(path: Path) -> FoundSession | None:
     work_dir, title = "", ""
     has_messages = False
     for record in files.head_records(path):
-        kind = record.get("type")
+        kind = files.kind_of(record)
         work_dir = work_dir or files.real_folder(record.get("cwd"))
         if kind in ("user", "assistant"):
             has_messages = has_messages or record.get("isSidechain") is not True
@@ -119,7 +119,7 @@ class _ClaudeReader:
         self._leaf = ""
 
     def take(self, record: files.Json) -> None:
-        kind = record.get("type")
+        kind = files.kind_of(record)
         if record.get("isSidechain") is True:
             self.plain.losses["message of a sub-agent"] += kind in ("user", "assistant")
             return

@@ -242,7 +242,7 @@ class _CodexReader:
         return self._open
 
     def _item(self, payload: files.Json, at: float) -> None:
-        kind = payload.get("type")
+        kind = files.kind_of(payload)
         if kind == "message":
             self._message(payload, at)
         elif kind == "reasoning":
@@ -293,7 +293,7 @@ class _CodexReader:
         return found
 
     def _call(self, payload: files.Json, at: float) -> None:
-        kind = payload.get("type")
+        kind = files.kind_of(payload)
         name, arguments = files.name_of(payload.get("name")), payload.get("arguments")
         if kind == "custom_tool_call":
             arguments = {"input": payload.get("input")}

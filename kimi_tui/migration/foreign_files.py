@@ -196,6 +196,11 @@ def name_of(value: object, most: int = 200) -> str:
     return one_line(lenient_json.without_surrogates(value[:most])) if isinstance(value, str) else ""
 
 
+def kind_of(record: Json, key: str = "type") -> str:
+    """Return the kind of a record; empty if it is no text."""
+    return lenient_json.text(record.get(key))
+
+
 def arguments_of(value: object) -> str:
     """Return the arguments of a call as JSON text."""
     if isinstance(value, str):

@@ -32,7 +32,8 @@ _DATABASE = "opencode.db"
 _MOST_COPIED_BYTES = 2 << 30
 _MOST_ROWS = 1_000_000
 _MOST_LISTED = 5_000
-_STEPS_OF_A_QUERY = 400_000_000
+STEPS_OF_A_QUERY = 100_000_000
+"""Steps of SQLite after which a query is ended: some seconds."""
 _TRIES = 3
 
 
@@ -120,7 +121,7 @@ class _StepLimit:
     """Ends a query that takes too many steps."""
 
     def __init__(self) -> None:
-        self._left = _STEPS_OF_A_QUERY // 1_000_000
+        self._left = STEPS_OF_A_QUERY // 1_000_000
 
     def tick(self) -> int:
         """Return whether the query is to end, as SQLite asks."""
@@ -309,7 +310,7 @@ class _OpencodeReader:
         place = self._head
         entry = self._begun(message, place, at)
         for part in parts:
-            kind = part.get("type")
+            kind = files.kind_of(part)
             if kind == "step-start" and entry.calls:
                 # Older versions stored several steps in one message.
                 place = self._put(entry, place)
@@ -346,7 +347,7 @@ class _OpencodeReader:
             tokens=files.tokens_of(sent, cache.get("read"), answered),
         )
 
-    def _add_part(self, entry: PlainEntry, part: Json, kind: object) -> None:
+    def _add_part(self, entry: PlainEntry, part: Json, kind: str) -> None:
         losses = self._plain.losses
         match kind:
             case "text":

@@ -89,7 +89,7 @@ class _PiReader:
         self._calls: dict[str, PlainCall] = {}
 
     def take(self, record: files.Json) -> None:
-        kind = record.get("type")
+        kind = files.kind_of(record)
         if kind == "session":
             self.plain.version = str(lenient_json.count(record.get("version")) or "")
             return
@@ -104,7 +104,7 @@ class _PiReader:
             self._places[name] = place
         self.head = place
 
-    def _entry(self, record: files.Json, kind: object, parent: int) -> int:
+    def _entry(self, record: files.Json, kind: str, parent: int) -> int:
         at = files.time_of(record.get("timestamp"))
         match kind:
             case "message":
