@@ -30,6 +30,8 @@ from kimi_tui.session.jsonl import parse
 
 _DATABASE = "opencode.db"
 _MOST_COPIED_BYTES = 2 << 30
+MOST_LISTED_BYTES = 256 << 20
+"""Bytes of a database that is copied to list its sessions; those begun a moment ago are missing in a larger one."""
 _MOST_ROWS = 1_000_000
 _MOST_LISTED = 5_000
 STEPS_OF_A_QUERY = 100_000_000
@@ -59,7 +61,7 @@ def find(folder: Path, work_dir: str) -> list[FoundSession]:
         "SELECT id, directory, title, time_updated FROM session WHERE parent_id IS NULL"
         " AND (? = '' OR directory = ?) ORDER BY time_updated DESC LIMIT ?"
     )
-    with _opened(database) as connection:
+    with _opened(database, MOST_LISTED_BYTES) as connection:
         for row in connection.execute(query, (work_dir, work_dir, _MOST_LISTED)):
             name, directory, title, updated = row
             folder_path = files.real_folder(directory)
@@ -88,8 +90,13 @@ def _in_files(storage: Path, work_dir: str) -> Iterable[FoundSession]:
 
 
 @contextlib.contextmanager
-def _opened(database: Path) -> Generator[sqlite3.Connection]:
+def _opened(database: Path, most_copied: int = _MOST_COPIED_BYTES) -> Generator[sqlite3.Connection]:
     """Open the database for reading, or a copy of it, without writing anything beside the original.
+
+    Args:
+        database: its path.
+        most_copied: the size in bytes up to which it is copied with its log; beyond that the log is left out of a list,
+            and to read a session is refused.
 
     Raises:
         CannotRead: It is no database that can be read.
@@ -98,7 +105,9 @@ def _opened(database: Path) -> Generator[sqlite3.Connection]:
         log = database.with_name(f"{database.name}-wal")
         try:
             os.close(open_regular(database))
+            size = os.lstat(database).st_size
             is_whole = not os.path.lexists(log) or os.lstat(log).st_size == 0
+            is_whole = is_whole or (most_copied == MOST_LISTED_BYTES and size > most_copied)
             path = database if is_whole else _copied(database, log, Path(folder))
             how = "mode=ro&immutable=1" if is_whole else "mode=rw"
             connection = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True)
@@ -185,7 +194,7 @@ def _rows(found: FoundSession, plain: PlainSession) -> _Content:
         query = "SELECT version, revert FROM session WHERE id = ?"
         row = connection.execute(query, (found.id,)).fetchone() or ("", "")
         children = "SELECT count(*) FROM session WHERE parent_id = ?"
-        plain.losses["conversation of a sub-agent"] += connection.execute(
+        plain.losses["sub-agent conversation"] += connection.execute(
             children, (found.id,)
         ).fetchone()[0]
         total = 0
@@ -202,7 +211,7 @@ def _rows(found: FoundSession, plain: PlainSession) -> _Content:
                     )
                 record = parse(str(data).encode("utf-8", "replace"))
                 if not isinstance(record, dict) or not isinstance(owner, str):
-                    plain.losses["record that cannot be read"] += 1
+                    plain.losses["unreadable record"] += 1
                 elif table == "message":
                     messages.append((owner, record))
                 else:
@@ -226,7 +235,7 @@ def _stored(found: FoundSession, plain: PlainSession) -> _Content:
             raise CannotRead(f"The session has more than {files.MOST_SESSION_BYTES >> 20} MB.")
         record = files.read_object(path)
         if not record:
-            plain.losses["record that cannot be read"] += 1
+            plain.losses["unreadable record"] += 1
             continue
         messages.append((path.stem, record))
         parts[path.stem] = [part for one in below if (part := files.read_object(one))]
@@ -267,7 +276,7 @@ class _OpencodeReader:
         if message.get("role") == "assistant":
             return self._answer(message, parts, at)
         if message.get("role") != "user":
-            self._plain.losses["record of an unknown kind"] += 1
+            self._plain.losses["unknown record"] += 1
             return self._head
         texts: list[str] = []
         images: list[str] = []
@@ -289,7 +298,7 @@ class _OpencodeReader:
         if isinstance(url, str) and url.startswith("data:image/"):
             images.append(url)
         elif mime.startswith("image/"):
-            self._plain.losses["image that cannot be read"] += 1
+            self._plain.losses["unreadable image"] += 1
 
     def _added(self, entry: PlainEntry) -> int:
         place = self._plain.add(entry)
@@ -319,7 +328,7 @@ class _OpencodeReader:
             self._add_part(entry, part, kind)
         entry.stopped = error.get("name") == "MessageAbortedError"
         if entry.is_empty:
-            self._plain.losses["failed attempt of an answer"] += bool(error)
+            self._plain.losses["failed attempt"] += bool(error)
             return place
         return self._put(entry, place)
 
@@ -368,9 +377,9 @@ class _OpencodeReader:
             ):
                 pass
             case "subtask":
-                losses["conversation of a sub-agent"] += 1
+                losses["sub-agent conversation"] += 1
             case _:
-                losses["part of an unknown kind"] += 1
+                losses["unknown part"] += 1
 
     def _call(self, part: Json) -> PlainCall:
         state = lenient_json.mapping(part.get("state"))

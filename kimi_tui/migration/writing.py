@@ -379,7 +379,7 @@ class _SessionWriter:
         for url in urls:
             image = image_in(url)
             if image is None:
-                self._plain.losses["image that cannot be read"] += 1
+                self._plain.losses["unreadable image"] += 1
                 continue
             self._images.put(image)
             found.append(image_part(image))
@@ -397,7 +397,7 @@ class _SessionWriter:
             one for one in entry.kept if one in old.marks and old.marks[one].kind != "compaction"
         ]
         if len(kept) < len(entry.kept):
-            self._plain.losses["message kept beside a summary"] += len(entry.kept) - len(kept)
+            self._plain.losses["kept message"] += len(entry.kept) - len(kept)
         left = self._leave(
             JournalEntry(
                 op="compaction",

@@ -140,7 +140,7 @@ async def test_a_call_without_a_result_was_stopped_and_images_are_stored_once(
     )
     session, done = written(SessionStore(tmp_path / "data"), plain, tmp_path)
     await check_opened(session)
-    assert plain.losses == {"image that cannot be read": 1}
+    assert plain.losses == {"unreadable image": 1}
     assert len([*(done.folder / "images").iterdir()]) == 1
     async with opened(session):
         message = session.context.messages[-1]
