@@ -13,9 +13,11 @@ from kimi_tui.app_paths import data_dir, short
 from kimi_tui.commands.console import complain, print_json, print_table, say
 from kimi_tui.migration.agents import (
     AGENTS,
+    FILES_WORDS,
     Agent,
     find_sessions,
     import_session,
+    losses_words,
     place_of,
     read_session,
 )
@@ -23,7 +25,7 @@ from kimi_tui.migration.plain import CannotRead, FoundSession, PlainSession
 from kimi_tui.program import DONE, FAILED
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.store import SessionStore
-from kimi_tui.tui.formatting import age, counted, cut
+from kimi_tui.tui.formatting import age, cut
 
 _State = Literal["imported", "new", "present", "failed"]
 _WORDS: dict[_State, str] = {
@@ -32,8 +34,6 @@ _WORDS: dict[_State, str] = {
     "present": "already imported",
     "failed": "failed",
 }
-_MOST_LOSSES = 4
-FILES_WORDS = "Rewinding an imported session changes the conversation only: there are no snapshots of its files."
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +159,3 @@ def _print(rows: Sequence[_ForeignRow], agent: Agent, *, everywhere: bool) -> No
             say(f"{row.target.name[:8]}: {words}")
     if any(row.state in ("new", "imported") for row in rows):
         say(FILES_WORDS)
-
-
-def losses_words(losses: Counter[str]) -> str:
-    """Say in one sentence what was left out of a session; empty for nothing."""
-    found = [counted(count, what) for what, count in losses.most_common() if count > 0]
-    if not found:
-        return ""
-    rest = len(found) - _MOST_LOSSES
-    named = ", ".join(found[:_MOST_LOSSES]) + (f" and {rest} more" if rest > 0 else "")
-    return f"Left out: {named}."

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from kimi_tui.app_paths import home_dir
+from kimi_tui.display_names import counted
 from kimi_tui.migration import claude_code, codex, gemini, kimi_code, opencode, pi
 from kimi_tui.migration.plain import CannotRead, FoundSession, PlainSession
 from kimi_tui.migration.writing import WrittenSession, target_of, write_session
 from kimi_tui.session.store import SessionStore
+
+FILES_WORDS = "Rewinding an imported session changes the conversation only: there are no snapshots of its files."
+_MOST_LOSSES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,16 @@ def read_session(found: FoundSession) -> PlainSession:
     if not any(entry.kind == "said" or entry.kind == "answer" for entry in plain.entries):
         raise CannotRead("The session has no messages.")
     return plain
+
+
+def losses_words(losses: Counter[str]) -> str:
+    """Say in one sentence what was left out of a session; empty for nothing."""
+    found = [counted(count, what) for what, count in losses.most_common() if count > 0]
+    if not found:
+        return ""
+    rest = len(found) - _MOST_LOSSES
+    named = ", ".join(found[:_MOST_LOSSES]) + (f" and {rest} more" if rest > 0 else "")
+    return f"Left out: {named}."
 
 
 def place_of(store: SessionStore, found: FoundSession) -> Path:

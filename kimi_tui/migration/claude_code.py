@@ -69,7 +69,7 @@ def _described(path: Path) -> FoundSession | None:
     work_dir, title = "", ""
     has_messages = False
     for record in files.head_records(path):
-        kind = record.get("type")
+        kind = files.kind_of(record)
         work_dir = work_dir or files.real_folder(record.get("cwd"))
         if kind in ("user", "assistant"):
             has_messages = has_messages or record.get("isSidechain") is not True
@@ -119,9 +119,9 @@ class _ClaudeReader:
         self._leaf = ""
 
     def take(self, record: files.Json) -> None:
-        kind = record.get("type")
+        kind = files.kind_of(record)
         if record.get("isSidechain") is True:
-            self.plain.losses["message of a sub-agent"] += kind in ("user", "assistant")
+            self.plain.losses["sub-agent message"] += kind in ("user", "assistant")
             return
         name = lenient_json.text(record.get("uuid"))
         if not name:
@@ -147,7 +147,7 @@ class _ClaudeReader:
             case "system" | "attachment" | "progress":
                 pass
             case _ if kind not in _IGNORED:
-                self.plain.losses["record of an unknown kind"] += 1
+                self.plain.losses["unknown record"] += 1
             case _:
                 pass
         self._places[name] = place
@@ -190,7 +190,7 @@ class _ClaudeReader:
             has_results = True
             call = self._calls.pop(lenient_json.text(part.get("tool_use_id")), None)
             if call is None:
-                self.plain.losses["result without a call"] += 1
+                self.plain.losses["stray result"] += 1
                 continue
             text, images = _content(part.get("content"), self.plain)
             call.result, call.images = files.output_of(text), images
@@ -214,9 +214,7 @@ class _ClaudeReader:
         name = lenient_json.text(message.get("id"))
         if message.get("model") == _SYNTHETIC:
             # A line that Claude Code wrote itself: an error of the server, or that nothing was asked.
-            self.plain.losses["error message of the program"] += (
-                record.get("isApiErrorMessage") is True
-            )
+            self.plain.losses["error notice"] += record.get("isApiErrorMessage") is True
             return parent
         place = self._answers.get(name, -1) if name else -1
         if place < 0 or place != parent:
@@ -264,9 +262,9 @@ class _ClaudeReader:
                     if call.id:
                         self._calls[call.id] = call
                 case "redacted_thinking":
-                    self.plain.losses["encrypted reasoning"] += 1
+                    self.plain.losses["encrypted reasoning part"] += 1
                 case _:
-                    self.plain.losses["part of an unknown kind"] += 1
+                    self.plain.losses["unknown part"] += 1
 
     def finished(self) -> PlainSession:
         self.plain.live = self._places.get(self._leaf, -1) if self._leaf else -1

@@ -121,12 +121,12 @@ def _read_thread(
 ) -> None:
     """Read all files of a session, or up to a record: what a fork of it has in common with it."""
     if name in seen or len(seen) >= _MOST_BASES:
-        reader.plain.losses["beginning of a fork"] += 1
+        reader.plain.losses["fork beginning"] += 1
         return
     seen.append(name)
     own = [path for path in paths if (named := _ROLLOUT.fullmatch(path.name)) and named[1] == name]
     if not own:
-        reader.plain.losses["beginning of a fork"] += 1
+        reader.plain.losses["fork beginning"] += 1
     for path in own:
         for number, record in enumerate(files.records(path, reader.plain.losses)):
             ordinal = lenient_json.count(record.get("ordinal"))
@@ -189,7 +189,7 @@ class _CodexReader:
             case "world_state" | "inter_agent_communication":
                 pass
             case _:
-                self.plain.losses["record of an unknown kind"] += 1
+                self.plain.losses["unknown record"] += 1
 
     def _event(self, payload: files.Json) -> None:
         match payload.get("type"):
@@ -242,7 +242,7 @@ class _CodexReader:
         return self._open
 
     def _item(self, payload: files.Json, at: float) -> None:
-        kind = payload.get("type")
+        kind = files.kind_of(payload)
         if kind == "message":
             self._message(payload, at)
         elif kind == "reasoning":
@@ -251,13 +251,13 @@ class _CodexReader:
                 self._begin_step()
                 self._answer(at).thinking += files.text_of("\n\n".join(texts), self.plain.losses)
             elif payload.get("encrypted_content"):
-                self.plain.losses["encrypted reasoning"] += 1
+                self.plain.losses["encrypted reasoning part"] += 1
         elif kind in _CALLS:
             self._call(payload, at)
         elif kind in _RESULTS:
             self._result(payload, at)
         elif kind not in ("ghost_snapshot", "compaction_summary", "context_compaction"):
-            self.plain.losses["record of an unknown kind"] += 1
+            self.plain.losses["unknown record"] += 1
 
     def _begin_step(self) -> None:
         """A step ends with its calls: reasoning or words behind their results begin another one."""
@@ -289,11 +289,11 @@ class _CodexReader:
                 if isinstance(url, str) and url.startswith("data:image/"):
                     found.append(url)
                 else:
-                    self.plain.losses["image that cannot be read"] += 1
+                    self.plain.losses["unreadable image"] += 1
         return found
 
     def _call(self, payload: files.Json, at: float) -> None:
-        kind = payload.get("type")
+        kind = files.kind_of(payload)
         name, arguments = files.name_of(payload.get("name")), payload.get("arguments")
         if kind == "custom_tool_call":
             arguments = {"input": payload.get("input")}
@@ -313,7 +313,7 @@ class _CodexReader:
     def _result(self, payload: files.Json, at: float) -> None:
         call = self._calls.pop(lenient_json.text(payload.get("call_id")), None)
         if call is None:
-            self.plain.losses["result without a call"] += 1
+            self.plain.losses["stray result"] += 1
             return
         output = payload.get("output")
         if isinstance(output, dict):
@@ -338,7 +338,7 @@ class _CodexReader:
             text = files.text_of("\n\n".join(filter(None, texts[-3:])), self.plain.losses)
         if not text.strip():
             text = "(The summary is encrypted by its provider and cannot be read.)"
-            self.plain.losses["encrypted summary"] += 1
+            self.plain.losses["encrypted compaction"] += 1
         place = self.plain.add(PlainEntry("summary", self.head, at, text))
         self.head = place if place >= 0 else self.head
         self._last = None

@@ -35,7 +35,7 @@ _LATEST = 4_102_444_800.0  # the year 2100
 _MOST_TITLE = 200
 # Milliseconds since 1970 are larger than any seconds that are accepted.
 _MILLISECONDS = 1e11
-_UNREADABLE = "line that cannot be read"
+_UNREADABLE = "unreadable line"
 
 
 def records(path: Path, losses: Counter[str]) -> Iterator[Json]:
@@ -174,7 +174,7 @@ def text_of(value: object, losses: Counter[str] | None = None) -> str:
         return ""
     if len(value) > MOST_TEXT_CHARS:
         if losses is not None:
-            losses["text cut because of its length"] += 1
+            losses["shortened text"] += 1
         value = value[:MOST_TEXT_CHARS]
     return lenient_json.without_surrogates(value).replace("\0", "")
 
@@ -194,6 +194,11 @@ def title_from(text: object) -> str:
 def name_of(value: object, most: int = 200) -> str:
     """Return a short name (an id, a model, a tool) as one line; empty if it is no text."""
     return one_line(lenient_json.without_surrogates(value[:most])) if isinstance(value, str) else ""
+
+
+def kind_of(record: Json, key: str = "type") -> str:
+    """Return the kind of a record; empty if it is no text."""
+    return lenient_json.text(record.get(key))
 
 
 def arguments_of(value: object) -> str:
@@ -216,7 +221,7 @@ def image_url(media_type: object, data: object, losses: Counter[str]) -> str:
     """Return the `data:` URL of an image; empty, and a loss, if it is none."""
     kind = media_type if isinstance(media_type, str) else ""
     if not re.fullmatch(r"image/[a-z0-9.+-]{1,20}", kind) or not isinstance(data, str) or not data:
-        losses["image that cannot be read"] += 1
+        losses["unreadable image"] += 1
         return ""
     return f"data:{kind};base64,{data}"
 

@@ -86,7 +86,7 @@ def read(found: FoundSession) -> PlainSession:
     if state.get("isCustomTitle") is True:
         plain.title = files.title_from(state.get("title"))
     others = [one for one in files.folders_of(session / "agents") if one.name != "main"]
-    plain.losses["conversation of a sub-agent"] += len(others)
+    plain.losses["sub-agent conversation"] += len(others)
     reader = _KimiCodeReader(plain)
     for record in files.records(found.path, plain.losses):
         reader.take(record)
@@ -205,7 +205,7 @@ class _KimiCodeReader:
                     if url := self._image(lenient_json.mapping(place).get("url")):
                         entry.images.append(url)
                 case _:
-                    self.plain.losses["part of an unknown kind"] += 1
+                    self.plain.losses["unknown part"] += 1
 
     def _image(self, url: object) -> str:
         """Return an image as a `data:` URL, also one that is in a file; empty, and a loss, if it cannot be read."""
@@ -220,7 +220,7 @@ class _KimiCodeReader:
                     return files.image_url(kind, base64.b64encode(data).decode(), self.plain.losses)
                 except OSError:
                     pass
-        self.plain.losses["image that cannot be read"] += 1
+        self.plain.losses["unreadable image"] += 1
         return ""
 
     def _event(self, event: files.Json, at: float) -> None:
@@ -263,7 +263,7 @@ class _KimiCodeReader:
     def _result(self, call_id: str, text: str, failed: bool, at: float) -> None:
         call = self._calls.pop(call_id, None)
         if call is None:
-            self.plain.losses["result without a call"] += 1
+            self.plain.losses["stray result"] += 1
             return
         call.result = files.output_of(text, self.plain.losses)
         call.failed, call.at = failed, at

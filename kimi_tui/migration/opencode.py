@@ -30,9 +30,12 @@ from kimi_tui.session.jsonl import parse
 
 _DATABASE = "opencode.db"
 _MOST_COPIED_BYTES = 2 << 30
+MOST_LISTED_BYTES = 256 << 20
+"""Bytes of a database that is copied to list its sessions; those begun a moment ago are missing in a larger one."""
 _MOST_ROWS = 1_000_000
 _MOST_LISTED = 5_000
-_STEPS_OF_A_QUERY = 400_000_000
+STEPS_OF_A_QUERY = 100_000_000
+"""Steps of SQLite after which a query is ended: some seconds."""
 _TRIES = 3
 
 
@@ -58,7 +61,7 @@ def find(folder: Path, work_dir: str) -> list[FoundSession]:
         "SELECT id, directory, title, time_updated FROM session WHERE parent_id IS NULL"
         " AND (? = '' OR directory = ?) ORDER BY time_updated DESC LIMIT ?"
     )
-    with _opened(database) as connection:
+    with _opened(database, MOST_LISTED_BYTES) as connection:
         for row in connection.execute(query, (work_dir, work_dir, _MOST_LISTED)):
             name, directory, title, updated = row
             folder_path = files.real_folder(directory)
@@ -87,8 +90,13 @@ def _in_files(storage: Path, work_dir: str) -> Iterable[FoundSession]:
 
 
 @contextlib.contextmanager
-def _opened(database: Path) -> Generator[sqlite3.Connection]:
+def _opened(database: Path, most_copied: int = _MOST_COPIED_BYTES) -> Generator[sqlite3.Connection]:
     """Open the database for reading, or a copy of it, without writing anything beside the original.
+
+    Args:
+        database: its path.
+        most_copied: the size in bytes up to which it is copied with its log; beyond that the log is left out of a list,
+            and to read a session is refused.
 
     Raises:
         CannotRead: It is no database that can be read.
@@ -97,7 +105,9 @@ def _opened(database: Path) -> Generator[sqlite3.Connection]:
         log = database.with_name(f"{database.name}-wal")
         try:
             os.close(open_regular(database))
+            size = os.lstat(database).st_size
             is_whole = not os.path.lexists(log) or os.lstat(log).st_size == 0
+            is_whole = is_whole or (most_copied == MOST_LISTED_BYTES and size > most_copied)
             path = database if is_whole else _copied(database, log, Path(folder))
             how = "mode=ro&immutable=1" if is_whole else "mode=rw"
             connection = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True)
@@ -120,7 +130,7 @@ class _StepLimit:
     """Ends a query that takes too many steps."""
 
     def __init__(self) -> None:
-        self._left = _STEPS_OF_A_QUERY // 1_000_000
+        self._left = STEPS_OF_A_QUERY // 1_000_000
 
     def tick(self) -> int:
         """Return whether the query is to end, as SQLite asks."""
@@ -184,7 +194,7 @@ def _rows(found: FoundSession, plain: PlainSession) -> _Content:
         query = "SELECT version, revert FROM session WHERE id = ?"
         row = connection.execute(query, (found.id,)).fetchone() or ("", "")
         children = "SELECT count(*) FROM session WHERE parent_id = ?"
-        plain.losses["conversation of a sub-agent"] += connection.execute(
+        plain.losses["sub-agent conversation"] += connection.execute(
             children, (found.id,)
         ).fetchone()[0]
         total = 0
@@ -201,7 +211,7 @@ def _rows(found: FoundSession, plain: PlainSession) -> _Content:
                     )
                 record = parse(str(data).encode("utf-8", "replace"))
                 if not isinstance(record, dict) or not isinstance(owner, str):
-                    plain.losses["record that cannot be read"] += 1
+                    plain.losses["unreadable record"] += 1
                 elif table == "message":
                     messages.append((owner, record))
                 else:
@@ -225,7 +235,7 @@ def _stored(found: FoundSession, plain: PlainSession) -> _Content:
             raise CannotRead(f"The session has more than {files.MOST_SESSION_BYTES >> 20} MB.")
         record = files.read_object(path)
         if not record:
-            plain.losses["record that cannot be read"] += 1
+            plain.losses["unreadable record"] += 1
             continue
         messages.append((path.stem, record))
         parts[path.stem] = [part for one in below if (part := files.read_object(one))]
@@ -266,7 +276,7 @@ class _OpencodeReader:
         if message.get("role") == "assistant":
             return self._answer(message, parts, at)
         if message.get("role") != "user":
-            self._plain.losses["record of an unknown kind"] += 1
+            self._plain.losses["unknown record"] += 1
             return self._head
         texts: list[str] = []
         images: list[str] = []
@@ -288,7 +298,7 @@ class _OpencodeReader:
         if isinstance(url, str) and url.startswith("data:image/"):
             images.append(url)
         elif mime.startswith("image/"):
-            self._plain.losses["image that cannot be read"] += 1
+            self._plain.losses["unreadable image"] += 1
 
     def _added(self, entry: PlainEntry) -> int:
         place = self._plain.add(entry)
@@ -309,7 +319,7 @@ class _OpencodeReader:
         place = self._head
         entry = self._begun(message, place, at)
         for part in parts:
-            kind = part.get("type")
+            kind = files.kind_of(part)
             if kind == "step-start" and entry.calls:
                 # Older versions stored several steps in one message.
                 place = self._put(entry, place)
@@ -318,7 +328,7 @@ class _OpencodeReader:
             self._add_part(entry, part, kind)
         entry.stopped = error.get("name") == "MessageAbortedError"
         if entry.is_empty:
-            self._plain.losses["failed attempt of an answer"] += bool(error)
+            self._plain.losses["failed attempt"] += bool(error)
             return place
         return self._put(entry, place)
 
@@ -346,7 +356,7 @@ class _OpencodeReader:
             tokens=files.tokens_of(sent, cache.get("read"), answered),
         )
 
-    def _add_part(self, entry: PlainEntry, part: Json, kind: object) -> None:
+    def _add_part(self, entry: PlainEntry, part: Json, kind: str) -> None:
         losses = self._plain.losses
         match kind:
             case "text":
@@ -367,9 +377,9 @@ class _OpencodeReader:
             ):
                 pass
             case "subtask":
-                losses["conversation of a sub-agent"] += 1
+                losses["sub-agent conversation"] += 1
             case _:
-                losses["part of an unknown kind"] += 1
+                losses["unknown part"] += 1
 
     def _call(self, part: Json) -> PlainCall:
         state = lenient_json.mapping(part.get("state"))

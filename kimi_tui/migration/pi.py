@@ -89,7 +89,7 @@ class _PiReader:
         self._calls: dict[str, PlainCall] = {}
 
     def take(self, record: files.Json) -> None:
-        kind = record.get("type")
+        kind = files.kind_of(record)
         if kind == "session":
             self.plain.version = str(lenient_json.count(record.get("version")) or "")
             return
@@ -104,7 +104,7 @@ class _PiReader:
             self._places[name] = place
         self.head = place
 
-    def _entry(self, record: files.Json, kind: object, parent: int) -> int:
+    def _entry(self, record: files.Json, kind: str, parent: int) -> int:
         at = files.time_of(record.get("timestamp"))
         match kind:
             case "message":
@@ -133,7 +133,7 @@ class _PiReader:
             case _ if kind in _BESIDE:
                 return parent
             case _:
-                self.plain.losses["record of an unknown kind"] += 1
+                self.plain.losses["unknown record"] += 1
                 return parent
 
     def _added(self, entry: PlainEntry) -> int:
@@ -164,7 +164,7 @@ class _PiReader:
             case "system":
                 return parent
             case _:
-                self.plain.losses["record of an unknown kind"] += 1
+                self.plain.losses["unknown record"] += 1
                 return parent
 
     def _assistant(self, message: files.Json, parent: int, at: float) -> int:
@@ -196,20 +196,20 @@ class _PiReader:
                     if call.id:
                         self._calls[call.id] = call
                 case _:
-                    self.plain.losses["part of an unknown kind"] += 1
+                    self.plain.losses["unknown part"] += 1
         if entry.is_empty:
-            self.plain.losses["failed attempt of an answer"] += 1
+            self.plain.losses["failed attempt"] += 1
             return parent
         return self._added(entry)
 
     def _result(self, message: files.Json, at: float) -> None:
         call = self._calls.get(lenient_json.text(message.get("toolCallId")))
         if call is None:
-            self.plain.losses["result without a call"] += 1
+            self.plain.losses["stray result"] += 1
             return
         if call.result is not None:
             # Two branches that begin behind one call have a result each; the first is the one that was sent.
-            self.plain.losses["second result of a call"] += 1
+            self.plain.losses["second result"] += 1
             return
         text, call.images = _content(message.get("content"), self.plain)
         call.result = files.output_of(text)

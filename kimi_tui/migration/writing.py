@@ -268,8 +268,11 @@ class _SessionWriter:
                 self._say(place, entry)
             case "answer":
                 self._answer(place, entry)
-            case "summary":
+            case "summary" if self._line.marks:
                 self._compact(place, entry)
+            case _:
+                # Nothing is there that it could stand for, so it is what the conversation begins with.
+                self._say(place, entry)
 
     def _say(self, place: int, entry: PlainEntry) -> None:
         self._end_turn()
@@ -376,7 +379,7 @@ class _SessionWriter:
         for url in urls:
             image = image_in(url)
             if image is None:
-                self._plain.losses["image that cannot be read"] += 1
+                self._plain.losses["unreadable image"] += 1
                 continue
             self._images.put(image)
             found.append(image_part(image))
@@ -390,9 +393,11 @@ class _SessionWriter:
         self._publish(ev.CompactionBegin(old.used, automatic=False))
         message = summary_message(entry.text)
         new = _Line(used=message_tokens(message))
-        kept = [one for one in entry.kept if one in old.marks]
+        kept = [
+            one for one in entry.kept if one in old.marks and old.marks[one].kind != "compaction"
+        ]
         if len(kept) < len(entry.kept):
-            self._plain.losses["message kept beside a summary"] += len(entry.kept) - len(kept)
+            self._plain.losses["kept message"] += len(entry.kept) - len(kept)
         left = self._leave(
             JournalEntry(
                 op="compaction",
