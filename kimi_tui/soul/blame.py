@@ -195,7 +195,7 @@ def line_author(
     found = line_origin(log, texts, line.path, span, line.number, line.text)
     if found is None:
         raise NoBlame(
-            f'The author of line {line.number} of "{line.path}" is unknown: no file snapshot has this line.'
+            f'No file snapshot has line {line.number} of "{line.path}", so its author is unknown.'
         )
     return authors.of(log, found.position, found.path)
 

@@ -181,7 +181,7 @@ def _with_present(session: Session, stored: Path) -> tuple[SnapshotLog, StoredTe
         raise NoFiles(no_snapshots(session))
     if log.root != os.path.realpath(session.work_dir):
         raise NoFiles(
-            f"The file snapshots of this session are of {log.root}, not of {session.work_dir}."
+            f"This session has file snapshots of {log.root}, not of {session.work_dir}, so there is nothing to compare."
         )
     try:
         return stored_and_present(session.work_dir, folder, own_folders(stored))
