@@ -1515,7 +1515,8 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             row = self.top
             if view is not None:
                 title = flow.row_of(TextPosition(view.block.key, view.block.title_row, 0))
-                row = row if title is None else title
+                if title is not None:
+                    row = title
             origin = selection.piece_at(row, 0, LINE)
         else:
             row, origin = min(max(0, at + step), flow.height - 1), (grown[0], grown[1])
