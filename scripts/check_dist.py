@@ -46,6 +46,8 @@ def try_wheel(wheel: Path, folder: Path) -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from support.terminal import Terminal
 
+    from kimi_tui.tui.main.demo_player import DEMO_QUESTION
+
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
     _run(str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel))
@@ -60,7 +62,7 @@ def try_wheel(wheel: Path, folder: Path) -> None:
         raise SystemExit(f"--version says {said.stdout!r} and not {version}: {said.stderr}")
     env = {"HOME": str(home), "KIMI_TUI_HOME": str(home), "TMPDIR": str(home)}
     with Terminal([str(program), "--demo"], env=env, cwd=home) as terminal:
-        terminal.wait_for("Enter begins it", timeout_s=60)
+        terminal.wait_for(DEMO_QUESTION, timeout_s=60)
         terminal.key("ctrl+q")
         code = terminal.wait_exit(60)
     if code:
