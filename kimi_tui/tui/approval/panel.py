@@ -176,11 +176,12 @@ def _answer_rows(
     text = f"{choice.words}{NOTE_GAP}{choice.note}" if choice.note else choice.words
     pieces = wrapped(text, room)
     starts = [0] * len(pieces)
-    if choice.says and len(pieces) > 1:
-        # An option of the agent is prose.
+    # An option of the agent is prose. Another answer may name a command, whose spaces and long paths count.
+    is_plain = "  " not in choice.words and max(map(cell_len, text.split(" "))) <= room
+    if len(pieces) > 1 and (choice.says or is_plain):
         found = ranges(text, room)
         pieces, starts = [text[start:end] for start, end in found], [start for start, _ in found]
-        if cut:
+        if cut and choice.says:
             _, end = ranges(text, room - 2)[0]
             pieces, starts = [f"{text[:end]} {cut}"], [0]
     for number, (piece, start) in enumerate(zip(pieces, starts, strict=True)):

@@ -534,6 +534,7 @@ async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_n
         assert one.screen.conversation.state.approvals
 
 
+@pytest.mark.exhaustive
 async def test_an_enter_that_ends_prose_sends_no_dmail(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -671,6 +672,7 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
 
 
+@pytest.mark.exhaustive
 async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=FOR_EVER_S) as (one, server):
         before = facts(one, server)

@@ -50,6 +50,7 @@ async def test_ascii(picture: Pictures) -> None:
         picture(app)
 
 
+@pytest.mark.exhaustive
 async def test_sixteen_colours(picture: Pictures) -> None:
     app = TimeTravelApp(whole_story().records, theme="kimi-16")
     async with app.run_test(size=(120, 40)) as pilot:
