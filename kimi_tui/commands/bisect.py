@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +25,7 @@ from kimi_tui.commands.console import (
 )
 from kimi_tui.commands.session_details import readable
 from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.headless.options import whole_number
 from kimi_tui.program import DONE, FAILED, INTERRUPTED, USAGE
 from kimi_tui.tui.formatting import counted
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from kimi_tui.tools.past_command import PastCommands, PastRun
     from kimi_tui.workspace.base import FileState, Past, Progress
 
-_LIMIT_S = 600
-_MOST_LIMIT_S = 7 * 86_400
-_MOST_TIMES = 100
 _PATCH_CHARS = 20_000
 _OUTPUT_LINES = 20
 _TOLD_FROM = 2000
@@ -173,13 +171,15 @@ def _with_line(parser: CommandLineParser) -> CommandLineParser:
 
 
 def _with_command(parser: CommandLineParser) -> CommandLineParser:
+    from kimi_tui.soul.bisect import LIMIT_S
+
     parser.add_argument("--network", action="store_true", help="let the command use the network")
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=_seconds,
-        default=_LIMIT_S,
-        help=f"stop each run after this many seconds (default: {_LIMIT_S})",
+        default=LIMIT_S,
+        help=f"stop each run after this many seconds (default: {LIMIT_S})",
     )
     return parser
 
@@ -189,17 +189,15 @@ def _absolute(text: str) -> Path:
 
 
 def _times(text: str) -> int:
-    return _whole(text, _MOST_TIMES)
+    from kimi_tui.soul.bisect import MOST_TIMES
+
+    return whole_number(text, MOST_TIMES)
 
 
 def _seconds(text: str) -> int:
-    return _whole(text, _MOST_LIMIT_S)
+    from kimi_tui.soul.bisect import MOST_LIMIT_S
 
-
-def _whole(text: str, most: int) -> int:
-    if text.isascii() and text.isdigit() and 0 < int(text[:9]) <= most:
-        return int(text)
-    raise ArgumentTypeError(f"{text!r} is not a number from 1 to {most:,}")
+    return whole_number(text, MOST_LIMIT_S)
 
 
 _PARSERS = {"bisect": _bisect_parser, "run-at": _run_at_parser, "worktree": _worktree_parser}
@@ -222,33 +220,16 @@ async def _points(session: Session, world_line: int) -> Sequence[Checkpoint]:
         return [*(await asyncio.to_thread(read.world_line, world_line)).checkpoints]
 
 
-def _point(points: Sequence[Checkpoint], number: int | None) -> Checkpoint | None:
-    """Return the checkpoint with a number; None for None.
-
-    Raises:
-        NoBisect: there is none.
-    """
-    from kimi_tui.soul.bisect import NoBisect
-
-    if number is None:
-        return None
-    found = next((point for point in points if point.id == number), None)
-    if found is None:
-        known = f"#{points[0].id} to #{points[-1].id}" if points else "none"
-        raise NoBisect(f"There is no checkpoint #{number} on this world line; it has {known}.")
-    return found
-
-
 async def _past_at(session: Session, options: Namespace) -> tuple[Past, FileState]:
     """Return the past of a session, and its state at the checkpoint of the command line.
 
     Raises:
         NoBisect: there is no such checkpoint, or no snapshot of its files.
     """
-    from kimi_tui.soul.bisect import NoBisect, state_at
+    from kimi_tui.soul.bisect import NoBisect, point_of, state_at
 
     past = await asyncio.to_thread(_past, session)
-    point = _point(await _points(session, options.world_line), options.n)
+    point = point_of(await _points(session, options.world_line), options.n)
     state = None if point is None else await asyncio.to_thread(state_at, past, point)
     if state is None:
         raise NoBisect(f"There is no file snapshot of checkpoint #{options.n}.")
@@ -366,13 +347,13 @@ async def _worktree(options: Namespace) -> int:
 
 
 async def _bisect(options: Namespace) -> int:
-    from kimi_tui.soul.bisect import Bisection, build_remark, candidates_of
+    from kimi_tui.soul.bisect import Bisection, build_remark, candidates_of, point_of
     from kimi_tui.tools.past_command import command_text
 
     session = chosen_session(options.session)
     past = await asyncio.to_thread(_past, session)
     points = await _points(session, options.world_line)
-    good, bad = _point(points, options.good), _point(points, options.bad)
+    good, bad = point_of(points, options.good), point_of(points, options.bad)
     needs_now = not options.world_line and bad is None
     commands = await _opened(session, past, scans=needs_now)
     text = command_text(options.command)

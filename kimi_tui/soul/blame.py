@@ -1,4 +1,4 @@
-"""Who wrote each line of a file: the checkpoint, the tool, the time and the world line, from the session's snapshots and record.
+"""The origin of each line of a file: checkpoint, tool, time and world line, from the session's snapshots and record.
 
 Lines are found by snapshots and not by calls, since commands and people change files without one; the call is found from the
 checkpoint of the snapshot.

@@ -1,4 +1,4 @@
-"""What changed between two checkpoints of a stored session, as files that a patch or commits can be made of.
+"""Changes between two checkpoints of a stored session, as files that a patch or commits can be made of.
 
 It reads the snapshots without an engine and changes nothing, so it works on a session that another process has open.
 """

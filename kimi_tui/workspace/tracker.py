@@ -29,7 +29,13 @@ from kimi_tui.workspace.diff import (
     find_changes,
     find_divergence,
 )
-from kimi_tui.workspace.file_table import Folders, Layered, ManifestTable, edited, without_stamps
+from kimi_tui.workspace.file_table import (
+    Layered,
+    ManifestTable,
+    edited,
+    with_contents,
+    without_stamps,
+)
 from kimi_tui.workspace.manifest import (
     Limits,
     Manifest,
@@ -252,7 +258,7 @@ class Tracker:
             # A folder that is gone is an error of the scan, which says it in words.
             identity = identity_of(os.stat(root))
         if not is_first:
-            self._scanner.adopt(self._with_contents(self._log.folders(identity)))
+            self._scanner.adopt(with_contents(self._log.folders(identity), self._store.has_digest))
         self._scan()
         if self._cancelled():
             return False
@@ -273,20 +279,6 @@ class Tracker:
             self._owed = set(backups) | brought
         self._keep_stamps()
         return True
-
-    def _with_contents(self, folders: Folders) -> Folders:
-        """Return the folders of an earlier process; files whose contents the store lacks by now are to be read again.
-
-        Among these are the files for which there was no room.
-        """
-        found = dict(folders)
-        for path, folder in folders.items():
-            lacking = [
-                name for name, blob in folder.rows.blobs() if not self._store.has_digest(blob)
-            ]
-            if lacking:
-                found[path] = replace(folder, rows=folder.rows.unstamped(lacking))
-        return found
 
     def _keep_stamps(self) -> None:
         """Store the stamps of the files; without them the next process reads the files again."""
