@@ -497,19 +497,16 @@ def _past_files(backend: str, environ: Mapping[str, str]) -> CheckResult:
 
     match tier_of(backend, environ):
         case "overlay":
-            return CheckResult(
-                "bisect, run-at",
-                "ok",
-                "past files are shown at the path of the work folder (overlay)",
-            )
+            seen = "bisect and run-at show them at the path of the work folder (overlay)"
+            return CheckResult("past files", "ok", seen)
         case "copy":
-            seen = "past files are copied for each run and shown at the path of the work folder"
-            return CheckResult("bisect, run-at", "ok", f"{seen}; ignored folders are read-only")
+            seen = "bisect and run-at copy them for each run and show them at the path of the work folder; ignored folders are read-only"
+            return CheckResult("past files", "ok", seen)
         case "elsewhere":
             return CheckResult(
-                "bisect, run-at",
+                "past files",
                 "warn",
-                "past files are copied to another path for each run",
+                "bisect and run-at copy them to another path for each run",
                 "Commands that depend on the path of the work folder may fail.",
             )
 

@@ -411,7 +411,7 @@ NONE_SELECTED = "No answer is selected. Press one of the keys below."
 WHICH_YES = "Several answers mean yes. Choose one: {}."
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
-WAITS_BEHIND = "Your text stays in the prompt until you have answered this."
+WAITS_BEHIND = "Your text stays in the prompt until you answer."
 AWAY = "Focus is in the chat. Press Esc to come back and answer."
 """The hint over the answers while the panel does not have the keyboard focus."""
 AWAY_SHORT = "Press Esc to come back and answer."
@@ -936,7 +936,12 @@ class ApprovalPanel(PaintedRows, can_focus=True):
 
     def _leave_field(self) -> None:
         """Return to the answers; the text is kept for the next time."""
-        if self._writing is not None:
+        if self._is_moved and self._prompt is not None:
+            # The words go back to where they were typed: an offered answer would leave them behind.
+            self._prompt.put(self._field.text)
+            self._written.pop("instead", None)
+            self._is_moved, self.hint = False, WAITS_BEHIND
+        elif self._writing is not None:
             self._written[self._writing] = self._field.text
         self._writing = None
         self._field.display = False
