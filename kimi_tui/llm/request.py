@@ -182,7 +182,7 @@ class _Writer:
         self._dialect = dialect
         self._recipient = recipient
         self.reply = reply
-        """What the agent answers to the newest message of the user, if another one follows."""
+        """The agent's answer to the newest message of the user, if another one follows."""
 
     def system(self, system: str, history: Sequence[Message]) -> None:
         """Write the one system message, with the texts of all that are stored."""

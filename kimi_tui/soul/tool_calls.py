@@ -12,7 +12,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -108,7 +108,7 @@ class ToolRuntime:
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
     goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
     `reads_notes` the notes of folders are not read. `hooks` run before and after calls, `checks` after edits; None for none.
-    `added` are the folders that the user added beside the work folder.
+    `added` are the folders that the user added beside the work folder. `unsaved` returns the text of a file in the user's editor.
     """
 
     conversation: Conversation
@@ -125,6 +125,7 @@ class ToolRuntime:
     hooks: Hooks | None = None
     checks: EditChecks | None = None
     added: AddedFolders | None = None
+    unsaved: Callable[[str], Awaitable[str | None]] | None = None
 
 
 class ToolBatch:
@@ -296,6 +297,7 @@ class _RunningCall:
             sees=conversation.model.sees,
             results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
+            unsaved=runtime.unsaved,
             renewed=self._renewed,
         )
         limit_s = conversation.limits.tool_timeout_s

@@ -39,6 +39,9 @@ MAX_LINES = 1000
 _AT_ONCE_BYTES = 64 * 1024
 """Bytes that are handled on the event loop."""
 _BLOCK_BYTES = 256 * 1024
+_UNSAVED = (
+    "This is the text in the user's editor, which is not saved; edits change the file on the disk."
+)
 _COUNTED_BYTES = 256 * 1024 * 1024
 """Bytes up to which lines are counted only to give their total or to number a tail; beyond, the answer says that they are not."""
 
@@ -87,6 +90,9 @@ class ReadFile(TypedTool[ReadFileParams]):
                 if found.st_nlink > n_links:
                     await ask_to_read(target, env, n_links=found.st_nlink)
                 source = await _Source.of(file, found)
+                is_unsaved = env.unsaved is not None and await source.take_unsaved(
+                    await env.unsaved(str(target.real))
+                )
                 start = await source.read_at(0, PROBE_BYTES)
                 if is_image(start) and env.sees:
                     return await _image_outcome(target, source, env)
@@ -97,6 +103,8 @@ class ReadFile(TypedTool[ReadFileParams]):
                         return failure(blind, brief="this model cannot see images")
                     return failure(f"{facts}.", brief="binary")
                 format_facts = await source.as_lines(params.path)
+                if is_unsaved:
+                    format_facts.append(_UNSAVED)
                 limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
                 window, numbered_from = await _read_window(source, params, limit)
         except OSError as error:
@@ -157,6 +165,22 @@ class _Source:
                 version = await _quickly(content_version, data)
                 return cls(file, data, len(data), version)
         return cls(file, None, found.st_size, stat_version(found))
+
+    async def take_unsaved(self, text: str | None) -> bool:
+        """Have the text of an editor read in place of the file's, if there is one that differs; return whether it does.
+
+        The version stays that of the file on the disk, which is the one that edits change.
+        """
+        if text is None or self._data is None:
+            return False
+        data = text.encode("utf-8", "replace")
+        saved, _ = await asyncio.to_thread(as_utf8_lines, self._data)
+        # An editor may give every line end as a line feed.
+        is_same = saved.replace(b"\r\n", b"\n") == data.replace(b"\r\n", b"\n")
+        if is_same or len(data) > HASHED_LIMIT_BYTES:
+            return False
+        self._data, self.size = data, len(data)
+        return True
 
     async def as_lines(self, path: str) -> list[str]:
         """Make `read_at` return UTF-8 with line feeds from now on, and return the facts about the file's format.

@@ -30,13 +30,13 @@ STEPS = (
     say("done"),
 )
 MARKS = {"shell": "echo shell", "write": "WriteFile", "edit": "StrReplaceFile", "last": "echo last"}
-"""What each call leaves in the file, and what names the call."""
+"""For each call, by the word that it leaves in the file: the words that tell it from others."""
 
 
 class Cut(NamedTuple):
     folder: Path
     done: frozenset[str]
-    """What the calls had left by then."""
+    """The words that calls had left by then."""
 
 
 @pytest.mark.parametrize(
