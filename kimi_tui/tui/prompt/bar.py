@@ -155,7 +155,10 @@ class PromptBar(PaintedRows):
             self._timer.stop()
             self._timer = None
         if _activity_of(old) != _activity_of(new):
-            self._show_activity()
+            # The next beat shows the number of a further step: it would be a frame of its own for each of them.
+            is_further = old.step and new.step and self._timer is not None
+            if not is_further or _activity_of(old._replace(step=new.step)) != _activity_of(new):
+                self._show_activity()
         elif self.reading:
             self.refresh()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import ceil, log10
 from typing import TYPE_CHECKING
 
@@ -538,20 +539,48 @@ def curve_spans(
     given in figures.
     """
     scale = scale_of(max((column.tokens for column in columns), default=0), limit, rows)
-    heights = [_height(column.tokens, scale, rows) for column in columns]
+    drawn = tuple(
+        (
+            _height(column.tokens, scale, rows),
+            "ahead" if column.is_ahead else "past" if column.is_past else "curve",
+            column.mark,
+        )
+        for column in columns
+    )
     is_whole = scale == limit
     above = "" if is_whole or limit <= 0 else f" {glyphs.up} {numbers.rounded(limit)}"
     mark_row = 0 if above else -1
     if is_whole and trigger > 0:
         mark_row = rows - 1 - min(rows - 1, int(trigger / limit * rows))
+    return [*_curve(drawn, width, rows, above, mark_row, glyphs)]
+
+
+@lru_cache(maxsize=8)
+def _curve(
+    drawn: Sequence[tuple[int, str, str]],
+    width: int,
+    rows: int,
+    above: str,
+    mark_row: int,
+    glyphs: Glyphs,
+) -> Sequence[list[Span]]:
+    """Return the rows of `curve_spans`, which are the same for many steps.
+
+    Args:
+        drawn: the height in eighths of a row, the style and the mark of each column.
+        width: cells of each row.
+        rows: how many rows there are above the one of marks.
+        above: what stands at the right end of the first row.
+        mark_row: the row of the broken line; -1 for none.
+        glyphs: the signs to use.
+    """
     lines: list[list[Span]] = []
     for row in range(rows):
         below = 8 * (rows - 1 - row)
         empty = Span(glyphs.freed, "mark-dim") if row == mark_row else Span(" ", "quiet")
         cells: list[Span] = []
-        for height, column in zip(heights, columns, strict=True):
+        for height, style, _ in drawn:
             eighths = min(8, height - below)
-            style = "ahead" if column.is_ahead else "past" if column.is_past else "curve"
             cells.append(Span(glyphs.levels[eighths - 1], style) if eighths > 0 else empty)
         cells.extend([empty] * (width - len(cells)))
         if above and row == 0 and len(above) < width:
@@ -566,7 +595,7 @@ def curve_spans(
         "dmail-later": Span(glyphs.dmail, "quiet"),
         "end": Span(glyphs.turn, "quiet"),
     }
-    foot = [marks.get(column.mark, Span(" ", "quiet")) for column in columns]
+    foot = [marks.get(mark, Span(" ", "quiet")) for _, _, mark in drawn]
     foot.extend([Span(" ", "quiet")] * (width - len(foot)))
     return [*lines, joined(foot)]
 
