@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.foreign_sessions import (
@@ -121,7 +122,7 @@ def test_a_fork_of_codex_begins_with_what_it_was_made_of(tmp_path: Path) -> None
     whole = next(path for path in day.iterdir() if "09-42-31" in path.name)
     base = whole.stem[-36:]
     name = "0f" + base[2:]
-    meta = {"id": name, "cwd": PROJECT, "cli_version": "0.171.0"}
+    meta: dict[str, Any] = {"id": name, "cwd": PROJECT, "cli_version": "0.171.0"}
     meta["history_base"] = {"thread_id": base, "end_ordinal_exclusive": 25, "end_byte_offset": 0}
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fork"}]}
     lines = [
