@@ -32,14 +32,19 @@ def test_sessions_are_listed_then_imported_and_only_once(pi: Place) -> None:
     assert "there are no snapshots of its files" in listed.out
     assert pi.store.list(pi.work) == []
     (row,) = pi.run("import", "--from", "pi", "--json").json
-    assert (row["state"], row["messages"], row["tool_calls"], row["forks"]) == ("imported", 8, 3, 1)
+    assert (row["state"], row["messages"], row["tool_calls"], row["forks"]) == (
+        "imported",
+        10,
+        3,
+        1,
+    )
     (info,) = pi.store.list(pi.work)
     assert info.id == row["id"]
     assert "already imported" in pi.run("import", "--from", "pi").out
     checkpoints = pi.run("checkpoints", "--json").json
-    assert [point["kind"] for point in checkpoints] == ["user", "step", "step", "user", "step"]
+    assert [point["kind"] for point in checkpoints] == ["compaction", "user", "step"]
     # What is rewound is the conversation.
-    assert pi.run("rewind", "3").code == 0
+    assert pi.run("rewind", "1").code == 0
     assert "Hello pi." in pi.run("sessions").out
 
 
