@@ -31,6 +31,7 @@ COMMANDS = {
     "doctor": "check this machine and the configuration",
     "replay": "replay a session",
     "mcp": "set up MCP servers, whose tools the agent uses",
+    "acp": "serve an editor such as Zed over the Agent Client Protocol",
     "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
@@ -86,6 +87,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import mcp
 
             return mcp.run(arguments)
+        case "acp":
+            from kimi_tui.commands import acp
+
+            return acp.run(arguments)
         case "approvals":
             from kimi_tui.commands import approvals
 
