@@ -12,6 +12,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "sessions": "list, show, export, rename, fork, archive, delete, restore and prune sessions",
     "import": "import sessions of kimi-cli, Claude Code, Codex, opencode, pi, Gemini CLI or kimi-code",
+    "import-settings": "list MCP servers, hooks, skills and other settings of other agents, and import them",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the world lines (branches) of a session",
     "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
@@ -79,6 +80,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import import_sessions
 
             return import_sessions.run(arguments)
+        case "import-settings":
+            from kimi_tui.commands import import_settings
+
+            return import_settings.run(arguments)
         case "mcp":
             from kimi_tui.commands import mcp
 

@@ -77,10 +77,8 @@ def _described(path: Path) -> FoundSession | None:
             title = files.title_from(_said(record)[0])
         if title and work_dir:
             break
-    for record in files.tail_records(path) if has_messages else ():
-        if named := _title_in(record):
-            title = named
-            break
+    if has_messages:
+        title = next(filter(None, map(_title_in, files.tail_records(path))), title)
     if not has_messages or not work_dir:
         return None
     return FoundSession("claude", path.stem, path, work_dir, title, updated, size)

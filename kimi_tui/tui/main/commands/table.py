@@ -13,6 +13,7 @@ from kimi_tui.config.settings import THEMES
 from kimi_tui.tui.main.commands import (
     bisect,
     changes,
+    import_settings,
     mcp,
     rewind,
     rules,
@@ -325,6 +326,13 @@ COMMANDS = CommandTable(
         mcp.mcp,
         argument="[allow | restart | login | on | off NAME]",
         values=_one_of("allow", "restart", "login", "on", "off"),
+        opens=True,
+    ),
+    Command(
+        "import-settings",
+        "Import settings of other agents",
+        "List MCP servers, hooks, skills and more of Claude Code, Codex and others, and import them one by one.",
+        import_settings.import_settings,
         opens=True,
     ),
     Command(
