@@ -1,5 +1,5 @@
-"""What the person allowed to MCP servers, in one file of the data folder: which of a project's servers may start, with which
-tools, and the tools that are switched off.
+"""Permissions that the person gave to MCP servers, in one file of the data folder: which of a project's servers may start, with
+which tools, and the tools that are switched off.
 
 A project's server starts only after a yes for exactly this folder, command, arguments, variables and address. The yes is
 noted with a digest of the tools that the server then described. Other tools need another yes.

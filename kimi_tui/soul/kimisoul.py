@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -397,6 +397,14 @@ class KimiSoul:
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
 
+    def use_unsaved(self, text_of: Callable[[str], Awaitable[str | None]]) -> None:
+        """Have the agent read files as they are in the user's editor.
+
+        Args:
+            text_of: returns the text of a file by its absolute path; None if the editor does not say.
+        """
+        self._tools.unsaved = text_of
+
     def use_servers(self, servers: McpServers) -> None:
         """Use the MCP servers, which begin to start, until the session is closed."""
         self.servers = servers
@@ -565,6 +573,7 @@ class KimiSoul:
         *,
         begins: Callable[[], object] = bool,
         piped: str = "",
+        piped_as: str = "standard input",
     ) -> TurnResult:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
@@ -574,7 +583,8 @@ class KimiSoul:
             user_input: the user's message; files and images that it names with `@` are read and attached.
             images: the images that were pasted into it, in order.
             begins: called when the images are stored; messages sent after that come after this one.
-            piped: a text that came with the message by standard input; a part of its own, not searched for names of files.
+            piped: a text that came with the message; a part of its own, not searched for names of files.
+            piped_as: what that text is, in words.
 
         Returns:
             `done`, or `rejected` if the user refused what the agent asked for.
@@ -598,7 +608,7 @@ class KimiSoul:
         begins()
         # Messages that the user sends from now on come after this one.
         return await self._alone.run(
-            self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
+            self._turn(user_input, images, self.inbox.steers, (piped, piped_as)), stoppable=True
         )
 
     async def review(self, found: NamedChanges) -> TurnResult:
@@ -713,7 +723,10 @@ class KimiSoul:
         except Exception:
             log.exception("a command that had waited failed")
             self.wire.publish(
-                Notice("warning", "A queued command failed. The log file has the details.")
+                Notice(
+                    "warning",
+                    "A queued command failed. The log file has details; kimi-tui doctor says where it is.",
+                )
             )
         finally:
             self._is_carrying_out = False
@@ -1075,7 +1088,7 @@ class KimiSoul:
         text: str,
         images: Sequence[Image] = (),
         older: Sequence[Said] = (),
-        piped: str = "",
+        piped: tuple[str, str] = ("", ""),
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
@@ -1086,12 +1099,12 @@ class KimiSoul:
         return self._ended(end)
 
     async def _first_run(
-        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str
+        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: tuple[str, str]
     ) -> TurnOutcome:
         # Tools that come with the second request would make the server of the model read the first one again.
         if self.servers is not None:
             await self.servers.settled()
-        return await self._loop.run(text, images, older, piped)
+        return await self._loop.run(text, images, older, *piped)
 
     def _publish_begin(self, begin: TurnBegin) -> None:
         self._beginning = title_from(begin, self._beginning)

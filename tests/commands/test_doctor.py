@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServerThread
 from support.commands import Place
+from support.kernel_events import need_an_instance
 from support.program import Program
 
 from kimi_tui.commands import doctor
@@ -176,6 +178,7 @@ def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 def test_where_no_changes_are_told_it_says_so_with_a_count(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    need_an_instance()
     told = reported(place, "--offline")["file changes"]
     assert told["state"] == "ok"
     monkeypatch.setattr(tree_watch, "most_watches", lambda: 4)
@@ -183,4 +186,11 @@ def test_where_no_changes_are_told_it_says_so_with_a_count(
         (Path.cwd() / name).mkdir()
     told = reported(place, "--offline")["file changes"]
     assert told["state"] == "warn"
-    assert "2 folders watched" in told["seen"]
+    assert "more than 2 folders" in told["seen"]
+
+    def refused() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(tree_watch, "Inotify", refused)
+    told = reported(place, "--offline")["file changes"]
+    assert "fs.inotify.max_user_instances" in told["advice"]
