@@ -35,7 +35,6 @@ from kimi_tui.futures.world_line import (
     FutureNote,
     adopt,
     n_checkpoints,
-    read_note,
     stored_states,
     write_note,
 )
@@ -70,7 +69,6 @@ _WAITING = {
     "first": "It waits until the first answer of another future begins, so that the past is paid for once.",
     "turn": "It waits for its turn at the server.",
 }
-KILLED = "The program ended while it ran."
 _NO_STEP = "It ended without a step."
 
 
@@ -130,6 +128,7 @@ class Futures:
         self._wakes: list[Callable[[str], object]] = []
         self._turns: dict[str, ModelTurns] = {}
         soul.futures = lambda: self.states
+        soul.before_close.append(self.aclose)
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -705,7 +704,7 @@ class Futures:
                     future.state = gone
 
     async def aclose(self) -> None:
-        """Stop what runs, and make it world lines. Call it before the session is closed."""
+        """Stop what runs, and make it world lines; the engine calls it before it closes the session."""
         await self.stop_all()
         await self.ended()
 
@@ -774,17 +773,3 @@ def _cleared(stack: ExitStack, place: Path) -> None:
     with contextlib.suppress(OSError):
         stack.close()
     _removed(place)
-
-
-def leftovers_of(bucket: Path, session_id: str) -> list[Path]:
-    """Return the sessions of futures that a killed program left to a session. It reads files."""
-    from kimi_tui.futures.world_line import left_behind
-
-    return [
-        folder
-        for folder, note in left_behind(bucket)
-        if note is not None and note.parent == session_id
-    ]
-
-
-__all__ = ["KILLED", "Futures", "leftovers_of", "read_note"]

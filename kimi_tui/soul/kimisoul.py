@@ -116,6 +116,8 @@ ASK_AGAIN = "Send the request again"
 """The answers to the question about an overdue answer of the model."""
 # Seconds in which stopped tools may end the processes that they started.
 _ORPHANS_S = 10.0
+# Seconds for which the end waits for work that was begun beside turns (`KimiSoul.keep`).
+_BESIDE_S = 3.0
 _MOST_NAMED = 5
 _LONGEST_NAME = 120
 
@@ -159,6 +161,7 @@ class KimiSoul:
     , lines, marks, tasks, dmails: its parts (see `Soul`).
             servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
             futures: returns what is known of the futures of the session.
+            before_close: called and awaited before the engine is closed.
     """
 
     name = "kimi-tui"
@@ -262,6 +265,7 @@ class KimiSoul:
         )
         self.servers: McpServers | None = None
         self.futures: Callable[[], Sequence[FutureChanged]] = self._ended_futures
+        self.before_close: list[Callable[[], Coroutine[Any, Any, object]]] = []
         self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
@@ -564,6 +568,16 @@ class KimiSoul:
             JobsChanged(len(self._jobs.running)),
             *self.futures(),
         ]
+
+    def keep(self, work: Coroutine[Any, Any, object]) -> None:
+        """Carry out work beside everything else; the end of the session waits a moment for it, then cancels it."""
+        task = asyncio.create_task(work, name="beside")
+
+        async def ended() -> None:
+            await asyncio.wait([task], timeout=_BESIDE_S)
+            task.cancel()
+
+        self.before_close.append(ended)
 
     async def when_idle(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Carry out an operation when no turn or other operation runs; return its result.
@@ -1065,6 +1079,10 @@ class KimiSoul:
         """Stop, sync and release the session. May be called again."""
         if self._alone.closed:
             return
+        closing, self.before_close = self.before_close, []
+        for one in closing:
+            await self.interrupt()
+            await one()
         self._alone.closed = True
         await self.interrupt()
         if self._starting is not None:

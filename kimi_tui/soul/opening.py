@@ -8,6 +8,7 @@ last page of a stored session needs, so that a screen draws this before the agen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -251,6 +252,11 @@ async def open_session(
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
+    if given is None and is_old and await asyncio.to_thread(_has_futures, session):
+        await asyncio.to_thread(import_module, "kimi_tui.futures.leftovers")
+        from kimi_tui.futures.leftovers import take_up
+
+        soul.keep(take_up(soul))
     return Opened(
         soul=soul,
         history=soul.hand_over_history(),
@@ -269,6 +275,13 @@ async def open_session(
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
+
+
+def _has_futures(session: Session) -> bool:
+    """Return whether a killed program may have left futures in the folder of the session's neighbours."""
+    with contextlib.suppress(OSError):
+        return any(name.startswith(".future-") for name in os.listdir(session.dir.parent))
+    return False
 
 
 def _has_servers(work_dir: Path) -> bool:
