@@ -8,7 +8,8 @@ standard input stops everything in order. Lines on standard output are objects w
     {"ready": FACTS}        the session is open: the model, the mode, and why there is no sandbox
     {"gate": "ask"}         a request waits for its turn; "first" when its answer begins, "left" when it has ended
     {"spent": [INPUT, CACHED, OUTPUT, COST]}   after each step; the cost is -1 without prices
-    {"ended": FACTS}        the turn has ended: the reason, error, advice and kind of `TurnEnd`, the limit that was reached, the answer
+    {"ended": FACTS}        the turn has ended: the reason, error, advice and kind of `TurnEnd`, the limit that was reached, the answer, and whether the
+                            check follows
     {"checked": FACTS}      the check has ended: exit code (null if it was not run), seconds, and the last lines of its output
 """
 
@@ -21,7 +22,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -86,7 +94,7 @@ class _Turns:
             self._waiting.pop(0).set()
 
     @contextlib.asynccontextmanager
-    async def taken(self) -> AsyncIterator[Any]:
+    async def taken(self) -> AsyncGenerator[Callable[[], None]]:
         """Wait until a request may leave; yield a function to be called when its answer begins."""
         turn = asyncio.Event()
         self._waiting.append(turn)
@@ -182,7 +190,7 @@ class _Child:
         order = self._order
         mode = cast("Mode", order.options.get("mode", "sandboxed"))
         launch = launch_of(Options(work_dir=os.getcwd(), mode=mode))
-        facts = {**order.choice, "headers": dict(order.choice.get("headers") or {})}
+        facts: dict[str, Any] = {**order.choice, "headers": dict(order.choice.get("headers") or {})}
         for name in ("capabilities", "remarks"):
             if facts.get(name) is not None:
                 facts[name] = tuple(facts[name])
@@ -214,7 +222,11 @@ class _Child:
         self._prices = launch.config.prices
         harden()
         session = Session(Path(self._order.session), launch.work_dir)
-        given = GivenSession(session, lambda model: _take_turns(model, self._turns))
+
+        def provided(model: ChatProvider) -> None:
+            _take_turns(model, self._turns)
+
+        given = GivenSession(session, provided)
         self._opening = asyncio.create_task(
             open_session(launch, waits_for_sandbox=False, given=given), name="opening"
         )
@@ -226,7 +238,7 @@ class _Child:
         following = asyncio.create_task(self._follow(subscription), name="follow")
         try:
             self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
-            if not self._is_stopped:
+            if not (self._is_stopped or self._limit):
                 with contextlib.suppress(*TURN_ERRORS):
                     await soul.run(self._order.message)
             await self._settle(soul)
@@ -235,12 +247,12 @@ class _Child:
                 await asyncio.wait_for(self._turn_over.wait(), 0 if self._is_stopped else _HEARD_S)
             if self._end is None:
                 self._end = ev.TurnEnd("interrupted")
-            self._tell({"ended": self._ending(self._end)})
-            in_order = self._end.reason in ("done", "rejected") or self._end.kind in (
-                "steps",
-                "budget",
-            )
-            if self._order.check and not self._is_stopped and (in_order or self._limit):
+            end = self._end
+            in_order = end.reason in ("done", "rejected") or end.kind in ("steps", "budget")
+            checks = bool(self._order.check) and not self._is_stopped
+            checks = checks and (in_order or bool(self._limit))
+            self._tell({"ended": {**self._ending(end), "checks": checks}})
+            if checks:
                 self._checking = asyncio.create_task(self._check(soul), name="check")
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._checking
@@ -268,7 +280,7 @@ class _Child:
             "answer": "".join(self._answer)[-_MOST_ANSWER:],
         }
 
-    async def _follow(self, subscription: AsyncIterator[ev.EventRecord]) -> None:
+    async def _follow(self, subscription: AsyncIterable[ev.EventRecord]) -> None:
         soul = self._soul
         assert soul is not None
         async for record in subscription:
