@@ -43,9 +43,9 @@ def begin(arguments: "list[str]") -> None:
     """Carry out the arguments of `beginning`; does not return. What goes wrong is one line on standard error, with the exit code 125."""
     words, parent, command = int(arguments[0]), int(arguments[1]), arguments[2:]
     try:
-        if not TYPE_CHECKING:
-            import confine
-
+        # The folder of that module is on the path; the package itself is not imported.
+        __import__("confine")
+        confine = sys.modules["confine"]
         if words >= 0:
             with open(words, "rb") as file:
                 told = [os.fsdecode(one) for one in file.read().split(b"\0")]

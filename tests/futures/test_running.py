@@ -183,4 +183,3 @@ async def test_a_future_without_an_answer_leaves_nothing(scene: Scene) -> None:
     state = scene.futures.state(key)
     assert (state.state, state.world_line) == ("failed", 0)
     assert scene.left() == []
-    assert await scene.soul.lines.list() == [] if hasattr(scene.soul.lines, "list") else True
