@@ -88,16 +88,21 @@ def processes_of(work: Path) -> list[int]:
     return found
 
 
-async def begun(
-    work: Path, words: list[str], holds: Callable[[Seen], bool]
-) -> tuple[subprocess.Popen[str], list[int]]:
-    """Start a program with futures; return it, and the processes of its futures, when one of them is as wanted."""
-    process = subprocess.Popen(
+def started(work: Path, words: list[str]) -> subprocess.Popen[str]:
+    """Start a program that starts futures."""
+    return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(work), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
+
+
+async def begun(
+    work: Path, words: list[str], holds: Callable[[Seen], bool]
+) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a program with futures; return it, and the processes of its futures, when one of them is as wanted."""
+    process = started(work, words)
     pids: set[int] = set()
 
     def read() -> None:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kimi_tui.futures import planning
 from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.soul.rewind_values import END, Target
+from kimi_tui.tools.sandbox.view import Tier
 from kimi_tui.wire.events import FutureChanged
 
 from .conftest import Scene, contents
@@ -183,3 +185,31 @@ async def test_a_future_without_an_answer_leaves_nothing(scene: Scene) -> None:
     state = scene.futures.state(key)
     assert (state.state, state.world_line) == ("failed", 0)
     assert scene.left() == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("tier", ["copy", "elsewhere"])
+async def test_without_overlays_each_future_has_a_copy(
+    scene: Scene, tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "tier_of", lambda _backend, _environ: tier)
+    before = contents(scene.work)
+    (scene.work / ".venv" / "lib").chmod(0o644)
+    plan = FuturesPlan(
+        Target(END), (Variant("do alpha"), Variant("do gamma")), check="test -f alpha.txt && pwd"
+    )
+    alpha, gamma = await scene.futures.start(plan)
+    await scene.futures.ended()
+    assert contents(scene.work) == before
+    assert scene.left() == []
+    one = scene.futures.state(alpha)
+    assert (one.state, one.check, one.files, one.tier) == ("done", "passed", 4, tier)
+    assert (one.check_output == str(scene.work)) == (tier == "copy")
+    assert not (scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").exists() or not [
+        *(scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").iterdir()
+    ]
+    await scene.futures.make_current(gamma)
+    assert (scene.work / "moved.py").read_text() == "x = 3\n"
+    assert not (scene.work / "src" / "f3.py").exists()
+    await scene.soul.travel.undo()
+    assert contents(scene.work) == before

@@ -132,3 +132,21 @@ def test_it_is_taken_once_and_read_again_by_the_next_process(scene: Scene) -> No
     assert len(log) == n_snapshots
     assert dict(log.latest) == dict(scene.tracker.log.latest)
     assert log.after_checkpoint("future-2") == scene.tracker.log.after_checkpoint("future-2")
+
+
+def test_the_differences_of_several_copies_are_applied_in_order_and_conflicts_told(
+    scene: Scene,
+) -> None:
+    first = scene.future()
+    second = first.with_name("second")
+    shutil.copytree(first, second)
+    (scene.work / "d").write_text("d by the user\n")
+    applied, conflicts = scene.tracker.apply_difference(first, scene.since, "other")
+    assert (set(applied.restored), set(applied.deleted), conflicts) == ({"b", "new"}, {"c"}, ())
+    (scene.work / "b").write_text("b by the user\n")
+    (scene.work / "new").unlink()
+    applied, conflicts = scene.tracker.apply_difference(second, scene.since, "other")
+    assert (set(applied.restored), conflicts) == ({"new"}, ("b",))
+    assert scene.now()["b"] == "b by the user\n"
+    assert scene.now()["d"] == "d by the user\n"
+    assert "c" not in scene.now()
