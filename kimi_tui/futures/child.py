@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from kimi_tui import lenient_json
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.headless.messages import BadMessage, message_of
@@ -368,9 +369,7 @@ class _Child:
         self._stop()
 
     async def _carry_out(self, line: bytes) -> None:
-        found: Any = json.loads(line)
-        kind = found.get("type")
-        if kind == "go":
+    XX        if kind == "go":
             self._turns.go()
             return
         if kind == "limit":
@@ -402,7 +401,10 @@ async def _main(out: int) -> int:
         first = await anext(lines)
     except StopAsyncIteration:
         return 0
-    order = Order(**json.loads(first))
+    try:
+        order = Order(**json.loads(first))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"The order of the future cannot be read: {error}") from error
     return await _Child(order, lines, Output(out)).run()
 
 

@@ -29,7 +29,7 @@ from kimi_tui.futures.child import Order
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
 from kimi_tui.futures.process import FutureProcess
-from kimi_tui.futures.turns import ModelTurns, Server, Wait
+from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
 from kimi_tui.futures.values import LONGEST_CHECK_S, Estimate, FuturesPlan, NoFutures
 from kimi_tui.futures.world_line import (
     PREFIX,
@@ -47,7 +47,7 @@ from kimi_tui.session.store import prune
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.tools.past_command import cache_of, place_of
+from kimi_tui.tools.past_command import cache_of, set_place
 from kimi_tui.tools.sandbox.view import PastView, opened_view
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
@@ -250,15 +250,14 @@ class Futures:
             lambda key: self._say(key, type="go"),
             self._waits,
         )
-        place = place_of(self._session.dir, self._environ)
-        place = place.with_name(f"{place.name}~{group}")
+        place = set_place(self._session.dir, group, self._environ)
         stack = ExitStack()
         try:
             base = await self._base(place, plan, futures, stack)
             for future in futures:
                 turns.join(
                     future.state.key,
-                    Server(future.planned.choice.base_url, future.planned.sameness),
+                    ModelServer(future.planned.choice.base_url, future.planned.sameness),
                 )
                 self._turns[future.state.key] = turns
             begun = [
@@ -639,7 +638,9 @@ class Futures:
         Raises:
             NoFutures: it is no world line (yet).
         """
-        return await self._soul.travel.preview(self._target(key))
+        target = self._target(key)
+        await self._soul.files_ready()
+        return await self._soul.travel.preview(target)
 
     async def make_current(
         self,
@@ -656,11 +657,13 @@ class Futures:
             SoulBusy: something runs.
             OSError: the disk refused.
         """
-        return await self._soul.travel.rewind(self._target(key), files, chosen)
+        target = self._target(key)
+        await self._soul.files_ready()
+        return await self._soul.travel.rewind(target, files, chosen)
 
     async def take_file(self, key: str, path: str) -> RewindOutcome:
         """Bring one file as a future left it, and nothing else. Raises what `make_current` raises."""
-        return await self._soul.travel.rewind(self._target(key), "only", [path])
+        return await self.make_current(key, "only", [path])
 
     def _target(self, key: str) -> Target:
         state = self.state(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.futures.turns import ModelTurns, Server
+from kimi_tui.futures.turns import ModelServer, ModelTurns
 
 URL = "http://server"
 
@@ -18,7 +18,7 @@ class Line:
         self.waits: dict[str, str] = {}
         self.turns = ModelTurns(lambda _: most, self.gone.append, self.waits.__setitem__)
         for number, model in enumerate(models):
-            self.turns.join(str(number), Server(URL, model))
+            self.turns.join(str(number), ModelServer(URL, model))
 
 
 def test_the_first_request_leaves_alone_and_the_others_when_its_answer_begins() -> None:
