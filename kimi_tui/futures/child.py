@@ -369,7 +369,12 @@ class _Child:
         self._stop()
 
     async def _carry_out(self, line: bytes) -> None:
-    XX        if kind == "go":
+        try:
+            found = lenient_json.mapping(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise BadMessage(f"The line is not JSON: {error}.") from error
+        kind = found.get("type")
+        if kind == "go":
             self._turns.go()
             return
         if kind == "limit":

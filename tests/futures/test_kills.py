@@ -125,10 +125,15 @@ async def nothing_runs(work: Path) -> None:
         await asyncio.sleep(0.1)
 
 
+def places_of_sets() -> list[Path]:
+    """The folders with the files of sets of futures."""
+    return list(Path(os.environ["KIMI_TUI_HOME"]).glob("futures/*~*"))
+
+
 async def nothing_lies_about() -> None:
     """Wait until the sweep of the start has removed the files of all sets."""
     until = time.monotonic() + 30
-    while left := list(Path(os.environ["KIMI_TUI_HOME"]).glob("futures/*~*")):
+    while left := await asyncio.to_thread(places_of_sets):
         assert time.monotonic() < until, left
         await asyncio.to_thread(sweep, os.environ)
         await asyncio.sleep(0.1)
