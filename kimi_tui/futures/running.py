@@ -407,6 +407,7 @@ class Futures:
             check_s=LONGEST_CHECK_S,
             network=plan.network,
             variables=view.variables,
+            known=self._planner.known(planned.choice),
         )
         process = FutureProcess(
             future.state.key, server, partial(self._heard, future), words, view.folder

@@ -27,7 +27,8 @@ ENGINE = (
     "kimi_tui.soul.skills",
     "kimi_tui.llm.openai_compatible",
     "kimi_tui.headless.messages",
-    "openai",
+    # The HTTP library imports this with its first connection.
+    "anyio._backends._asyncio",
 )
 """What a future needs for its first request; each import starts no thread."""
 _CANNOT = 125
@@ -50,6 +51,9 @@ def main() -> int:
         pipes[key] = Pipes(*map(int, numbers.split(",")))
     for name in ENGINE:
         __import__(name)
+    from kimi_tui.llm.transport import preload
+
+    preload()
     # The collector would copy the pages that are shared with the processes to be forked.
     gc.collect()
     gc.freeze()
