@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import time
@@ -40,6 +41,7 @@ from kimi_tui.futures.world_line import (
     stored_states,
     write_note,
 )
+from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.metadata import read_state, write_state
 from kimi_tui.session.session import Session
@@ -54,7 +56,7 @@ from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, EventRecord, FutureChanged
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
-from kimi_tui.workspace.diff import FileDifference
+from kimi_tui.workspace.diff import Changes, FileDifference
 from kimi_tui.workspace.snapshots import SnapshotLog
 
 if TYPE_CHECKING:
@@ -64,7 +66,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+STARTS = "Its process starts."
 _LAST_WORDS = 400
+_OPINION_CHARS, _TASK_CHARS = 120_000, 4000
 _MOST_RECORDS = 20_000
 _MOST_TEXT = 1 << 16
 _WAITING = {
@@ -186,6 +190,11 @@ class Futures:
                     pass
             found.append(record)
         return found
+
+    def process_id(self, key: str) -> int:
+        """Return the process id of a future; 0 if it has no process now."""
+        future = self._futures.get(key)
+        return 0 if future is None or future.process is None else future.process.pid
 
     def subscribe(self, wake: Callable[[str], object]) -> None:
         """Have a function called with the key of each future that changes."""
@@ -353,6 +362,7 @@ class Futures:
             if not future.is_stopped:
                 await self._forked(future, base.since)
                 view = await asyncio.to_thread(stack.enter_context, base.view())
+                self._change(future, why=STARTS)
                 why = await self._run_process(future, view, server)
                 self._take_end(future, why)
             else:
@@ -687,6 +697,41 @@ class Futures:
                 else "That future has no step, so there is nothing to switch to."
             )
         return Target(END, state.world_line)
+
+    async def opinion(self, keys: Sequence[str] = ()) -> str:
+        """Have the model of the session write a note on ended futures, which ranks nothing; empty if the call was stopped.
+
+        Args:
+            keys: the futures; none for all that have ended.
+
+        Raises:
+            NoFutures: none of them has ended.
+            LLMError: the model could not be asked.
+            SoulBusy: something runs.
+        """
+        chosen = [
+            one for one in self._known.values() if one.is_over and one.key in (keys or self._known)
+        ]
+        if not chosen:
+            raise NoFutures("No future has ended yet.", "target")
+        room = _OPINION_CHARS // len(chosen)
+        parts = [await self._described(one, room) for one in chosen]
+        text = prompt("futures_opinion", FUTURES="\n\n".join(parts))
+        return await self._soul.changes.note_on(prompt("futures_opinion_system"), text)
+
+    async def _described(self, state: FutureChanged, most_chars: int) -> str:
+        """Return the task, the end and the changes of a future as text for a model."""
+        try:
+            found = await self.differences(state.key)
+        except (OSError, NoBase):
+            found = []
+        changes = Changes(tuple(found))
+        patch = await asyncio.to_thread(self._soul.changes.patch, changes, most_chars)
+        check = f"The check {state.check}.\n" if state.check else ""
+        return (
+            f"<future name={json.dumps(state.name)}>\nTask: {state.message[:_TASK_CHARS]}\n{check}"
+            f"Last words: {state.last_words}\nChanges:\n{patch}\n</future>"
+        )
 
     async def prune(self, keys: Sequence[str]) -> None:
         """Remove ended futures, with their world lines.

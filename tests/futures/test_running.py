@@ -208,6 +208,11 @@ async def test_without_overlays_each_future_has_a_copy(
     assert not (scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").exists() or not [
         *(scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").iterdir()
     ]
+    note = await scene.futures.opinion()
+    asked = str(scene.server.requests[-1].messages[-1]["content"])
+    assert note == "Hello." or note
+    assert "+1: alpha" in asked or "alpha.txt" in asked
+    assert "The check passed." in asked
     await scene.futures.make_current(gamma)
     assert (scene.work / "moved.py").read_text() == "x = 3\n"
     assert not (scene.work / "src" / "f3.py").exists()
