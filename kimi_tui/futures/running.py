@@ -104,6 +104,7 @@ class _Future:
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
     is_stopped: bool = False
+    is_settled: bool = False
     timer: asyncio.TimerHandle | None = None
     differences: list[FileDifference] | None = None
 
@@ -262,9 +263,11 @@ class Futures:
         place = set_place(self._session.dir, group, self._environ)
         stack = ExitStack()
         server = StartServer([one.state.key for one in futures], self._environ)
+        begun: list[asyncio.Task[None]] = []
         try:
             await server.start()
-            base = await self._base(place, plan, futures, stack)
+            await self._begin(plan, futures)
+            base = await self._base(place, futures, stack)
             for future in futures:
                 turns.join(
                     future.state.key,
@@ -275,52 +278,70 @@ class Futures:
                 asyncio.create_task(self._run(future, base, stack, turns, server), name="future")
                 for future in futures
             ]
-            for task in begun:
-                await asyncio.wait([task])
-        except (NoBase, NoFutures, OSError, SessionError) as error:
+            await asyncio.wait(begun)
+        except (NoBase, NoFutures, OSError, SessionError, SoulBusy) as error:
             words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             for future in futures:
                 self._fail(future, words)
-        except asyncio.CancelledError:
-            for future in futures:
-                if not future.state.is_over:
-                    self._change(future, state="stopped", ended_at=time.time())
-            raise
         except Exception as error:
             log.exception("a set of futures failed")
             for future in futures:
                 self._fail(future, f"{type(error).__name__} in the program; see the log file.")
         finally:
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
             for future in futures:
                 self._turns.pop(future.state.key, None)
-            await asyncio.shield(server.close())
-            await asyncio.shield(asyncio.to_thread(_cleared, stack, place))
+                if not future.state.is_over:
+                    self._change(future, state="stopped", ended_at=time.time())
+                await self._adopted(future)
+                future.wire.close()
+            await server.close()
+            await asyncio.to_thread(_cleared, stack, place)
+
+    async def _begin(self, plan: FuturesPlan, futures: Sequence[_Future]) -> None:
+        """Take the snapshot with whose files a set begins, and fork the session for each of its futures.
+
+        At the end of the current line no turn may come between the two.
+        """
+
+        async def begun() -> None:
+            since = await self._planner.files(plan.target)
+            await self._soul.flush()
+            for future in futures:
+                await self._forked(future, since)
+
+        if plan.target.is_end and not plan.target.world_line:
+            await self._soul.when_idle(begun)
+        else:
+            await begun()
 
     def _fail(self, future: _Future, words: str) -> None:
-        if not future.state.is_over:
+        if future.is_stopped and not future.state.is_over:
+            self._change(future, state="stopped", why="", ended_at=time.time())
+        elif not future.state.is_over:
             self._change(future, state="failed", why=words, ended_at=time.time())
 
-    async def _base(
-        self, place: Path, plan: FuturesPlan, futures: Sequence[_Future], stack: ExitStack
-    ) -> _Base:
+    async def _base(self, place: Path, futures: Sequence[_Future], stack: ExitStack) -> _Base:
         loop = asyncio.get_running_loop()
-        state = await self._planner.files(plan.target)
         folder = self._session.dir / FILES_NAME
         past = await asyncio.to_thread(Past, folder, self._session.work_dir)
-        found = past.log.get(state)
+        found = past.log.get(futures[0].since)
         if found is None:
             raise NoBase("There is no file snapshot of that checkpoint.")
         ground = await self._planner.ground(past)
         base = await asyncio.to_thread(Base, place, past)
         stack.callback(base.close)
-        is_over: list[bool] = []
-        stack.callback(is_over.append, True)
+
+        def are_stopped() -> bool:
+            return all(future.is_stopped for future in futures)
 
         def told(progress: Progress) -> None:
             words = f"Writing its files: {progress.done:,} of {progress.of:,}."
             loop.call_soon_threadsafe(self._tell_all, futures, words)
 
-        await asyncio.to_thread(base.move, FileState(found), told, lambda: bool(is_over))
+        await asyncio.to_thread(base.move, FileState(found), told, are_stopped)
         self._tell_all(futures, "")
         for future in futures:
             self._change(future, tier=ground.tier)
@@ -332,7 +353,6 @@ class Futures:
             stack.callback(_removed, run_place)
         work = await asyncio.to_thread(self._session.work_dir.resolve)
         return _Base(
-            found.id,
             lambda: opened_view(
                 ground.tier,
                 base.folder,
@@ -360,7 +380,6 @@ class Futures:
         key = future.state.key
         try:
             if not future.is_stopped:
-                await self._forked(future, base.since)
                 view = await asyncio.to_thread(stack.enter_context, base.view())
                 self._change(future, why=STARTS)
                 why = await self._run_process(future, view, server)
@@ -370,20 +389,15 @@ class Futures:
         except (OSError, SessionError, NoFutures) as error:
             words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             self._fail(future, words)
-        except asyncio.CancelledError:
-            self._change(future, state="stopped", ended_at=time.time())
-            raise
         finally:
             if future.timer is not None:
                 future.timer.cancel()
             future.process = None
             turns.leave(key)
         await self._adopted(future)
-        future.wire.close()
 
     async def _forked(self, future: _Future, since: str) -> None:
         target = future.plan.target
-        await self._soul.flush()
         fork = await self._session.fork(
             None if target.is_end else target.id,
             target.world_line,
@@ -423,7 +437,7 @@ class Futures:
             future.state.key, server, partial(self._heard, future), words, view.folder
         )
         future.process = process
-        return await process.run(order)
+        return "" if future.is_stopped else await process.run(order)
 
     # -- what a process tells --------------------------------------------------------------------
 
@@ -551,6 +565,9 @@ class Futures:
     async def _adopted(self, future: _Future) -> None:
         """Make an ended future a world line, or remove what it left if it has no step."""
         fork, state = future.fork, future.state
+        if future.is_settled:
+            return
+        future.is_settled = True
         if fork is None:
             self._publish(future, state)
             return
@@ -784,9 +801,8 @@ class Futures:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The frozen files of a set: the snapshot that they are, and what makes the files of one future."""
+    """The frozen files of a set: what makes the files of one future."""
 
-    since: str
     view: Callable[[], contextlib.AbstractContextManager[PastView]]
 
 
