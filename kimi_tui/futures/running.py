@@ -584,6 +584,9 @@ class Futures:
             if not await asyncio.to_thread(has_step, fork.dir, future.n_before):
                 await asyncio.to_thread(remove_tree, fork.dir)
                 return
+            # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
+            note = FutureNote(self._session.id, future.since, future.n_before, future.state)
+            await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
             adopting = partial(
                 adopt, self._session, self._soul.folder, fork.dir, future.state, future.since
             )
@@ -592,10 +595,7 @@ class Futures:
             self._soul.wire.publish(added)
             self._publish(future, state)
         except SoulBusy:
-            # The session is being closed; its next opening takes the future up.
-            note = FutureNote(self._session.id, future.since, future.n_before, future.state)
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+            log.info("the session was closed before a future became its world line")
         except (OSError, SessionError, SessionLocked) as error:
             words = _words_of(error)
             log.warning("a future could not become a world line", exc_info=error)

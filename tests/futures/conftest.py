@@ -122,6 +122,9 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
         set_environment(monkeypatch, tmp_path, server.base_url)
         launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
         opened = await open_session(launch)
+        if opened.soul.mode != "sandboxed":
+            await opened.soul.aclose()
+            pytest.skip(f"Futures of these tests need a complete sandbox. {opened.no_sandbox}")
         await opened.soul.run("Say hello.")
         await opened.soul.files_ready()
         futures = Futures(opened.soul, launch)
