@@ -163,6 +163,7 @@ STARTS = {
     # These are the interpreter, and parts of this program.
     "browser/terminal.py:__init__": "sys.executable -P",
     "config/keyring.py:_answer_of_process": "sys.executable",
+    "futures/process.py:start": "sys.executable -P",
     "tui/main/commands/session.py:_export_page": "sys.executable -P",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",
