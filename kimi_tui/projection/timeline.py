@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kimi_tui.display_names import titled, unmarked
 from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.futures import FuturesAt
 from kimi_tui.projection.session_lines import NO_CHANGE, LinesChange, SessionLines
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
@@ -218,6 +219,7 @@ class TimelineModel:
         bookmarks, pins: the marks by uid; a checkpoint gets its own when it is created.
         lines: the world lines and token figures of the session.
         changed: what the newest event changed of these.
+        futures: the futures that run, or ran, beside the current line.
     """
 
     def __init__(self) -> None:
@@ -248,6 +250,9 @@ class TimelineModel:
         self._edited: CheckpointNode | None = None
         # The number of the first message after the newest checkpoint that is not the program's own.
         self._first = 0
+        self.futures = FuturesAt()
+        # The index of the live checkpoint before which the futures branch off, and the key that they have there.
+        self._grown_at = 0, 0
 
     def apply(self, record: EventRecord) -> bool:
         """Apply one event; return whether anything that is drawn may have changed."""
@@ -558,6 +563,7 @@ class TimelineModel:
         self.is_revert_new = True
         self.revert = Revert(event.reason, line, self.revert.serial + 1 if self.revert else 1)
         self._touch_head()
+        self._regrow()
 
     def _compacted(self, event: CompactionEnd, at: float) -> None:
         checkpoint, self._compaction = self._compaction, None
@@ -580,6 +586,7 @@ class TimelineModel:
         if edit is not None:
             self.tree.lay()
             self.rows.reset()
+            self._regrow()
         checkpoint.touch()
 
     def _switched(self, event: LineChanged, at: float) -> None:
@@ -591,6 +598,7 @@ class TimelineModel:
         self._last_cut = None
         self.rows.reset(min(edit.kept, self.tree.lay()))
         self._touch_head()
+        self._regrow()
 
     # --- queries
 
@@ -684,6 +692,35 @@ class TimelineModel:
                 checkpoint.trial = trial
                 checkpoint.touch()
         self.revision += 1
+
+    def show_futures(self, futures: FuturesAt) -> None:
+        """Show futures as branches, without those that have a world line; where the checkpoint is no longer on the current line, at its end."""
+        self.futures = futures
+        self._grow()
+        self.revision += 1
+
+    def _regrow(self) -> None:
+        if self.futures.futures:
+            self._grow()
+
+    def _grow(self) -> None:
+        """Attach the futures to the current line, which may have changed."""
+        live, before = self.tree.live, self._grown_at
+        at = self.futures
+        index = self.find(at.uid, -1) if at.uid else None
+        after = self.find(at.after, -1) if index is None and at.after else None
+        if index is None:
+            index = after + 1 if after is not None else len(live)
+        key = self.tree.key_below(index)
+        left = tuple(
+            one for one in at.futures if not one.world_line or one.world_line not in self.tree.lines
+        )
+        self.tree.grow(key, left)
+        self._grown_at = index, key
+        if before == self._grown_at:
+            self.rows.regrow(index)
+        else:
+            self.rows.reset(min(before[0], index, len(live)))
 
     def toggle(self, row: TimelineRow) -> Key | None:
         """Fold or unfold the line or turn of a row; return the key of the row to select then."""

@@ -17,6 +17,7 @@ from kimi_tui.tool_cards import PLAIN, Card
 from kimi_tui.wire.events import SUMMARIES
 
 if TYPE_CHECKING:
+    from kimi_tui.projection.futures import ShownFuture
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
 
 TO_EARLIER = "to an earlier checkpoint"
@@ -29,7 +30,7 @@ State = Literal["open", "done", "failed", "stopped"]
 Trial = Literal["", "running", "good", "bad", "skipped"]
 Key = tuple[str, int]
 """The identity of a row, stable while rows are added and removed: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
-`("now", 0)`."""
+`("future", number)`, `("now", 0)`."""
 
 NOW: Key = ("now", 0)
 _TEXT_CHARS = 20_000
@@ -336,6 +337,7 @@ class Tree:
         self._bases: dict[int, WorldLineNode] = {}
         self._held: dict[int, CheckpointNode] = {}
         """The checkpoints after which lines branch off, by key."""
+        self._grown: tuple[int, Sequence[ShownFuture]] = 0, ()
 
     @property
     def live(self) -> list[CheckpointNode]:
@@ -361,6 +363,14 @@ class Tree:
     def forks(self, key: int) -> list[WorldLineNode]:
         """Return the lines that branch off after a checkpoint or root, by its key, oldest first."""
         return self._forks.get(key, [])
+
+    def growing(self, key: int) -> Sequence[ShownFuture]:
+        """Return the futures that branch off after a checkpoint or root, by its key, and have no world line yet."""
+        return self._grown[1] if key == self._grown[0] else ()
+
+    def grow(self, key: int, futures: Sequence[ShownFuture]) -> None:
+        """Have these futures, and no others, branch off after a checkpoint or root."""
+        self._grown = key, futures
 
     def base(self, checkpoint: CheckpointNode) -> WorldLineNode | None:
         """Return the line that this compaction replaced completely; None if there is none."""

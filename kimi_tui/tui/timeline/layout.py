@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.futures import ShownFuture, state_words
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
@@ -106,6 +108,8 @@ def row_spans(
         spans = _checkpoint_spans(row, row.checkpoint, columns, glyphs, look, lanes)
     elif row.line is not None:
         spans = _line(row, row.line, columns, glyphs, look, lanes)
+    elif row.future is not None:
+        spans = _future(row, row.future, columns, glyphs, look, lanes)
     else:
         spans = lanes
     return fitted(spans, columns.width - 1)
@@ -128,6 +132,9 @@ def _lanes(row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurround
     """Return the lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
+        if row.future is not None:
+            sign = future_sign(row.future, glyphs) if row.kind == "future" else own[0]
+            return [sign, Span(" ", "line")]
         spans = (
             own[:1]
             if row.kind in ("checkpoint", "said", "gap", "more")
@@ -147,8 +154,13 @@ def _lanes(row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurround
 def _own_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
     line = row.line
     match row.kind:
-        case "gap":
+        case "gap" | "facts":
             return [Span(glyphs.step, "line")]
+        case "future":
+            sign = Span(glyphs.lost, "lost")
+            if row.future is not None:
+                sign = future_sign(row.future, glyphs)
+            return [Span(glyphs.fork, "line"), Span(glyphs.rule, "line"), sign]
         case "more":
             return [Span(glyphs.lost, "lost") if row.is_tip else Span(glyphs.step, "lost")]
         case "line" | "foot":
@@ -290,6 +302,63 @@ def _line(
     if rest:
         label.append(Span(f"  {rest}", "lost"))
     return spans + sides(label, [Span(figure, "lost")], columns.figure_end - at)
+
+
+def future_sign(future: ShownFuture, glyphs: Glyphs) -> Span:
+    """Return the sign of what a future does, or how it ended."""
+    match future.state:
+        case "preparing" | "waiting":
+            return Span(glyphs.pending, "quiet")
+        case "asking":
+            return Span(glyphs.caution, "warn")
+        case "running" | "checking":
+            return Span(glyphs.running, "accent")
+        case "failed":
+            return Span(glyphs.failed, "error")
+        case "stopped":
+            return Span(glyphs.stopped, "ink")
+        case "done":
+            if future.check is None:
+                return Span(glyphs.done, "quiet")
+            return (
+                Span(glyphs.done, "ok") if future.check.has_passed else Span(glyphs.failed, "error")
+            )
+
+
+def _future(
+    row: TimelineRow,
+    future: ShownFuture,
+    columns: Columns,
+    glyphs: Glyphs,
+    look: RowSurroundings,
+    lanes: list[Span],
+) -> list[Span]:
+    """Return the row of a future's name with its tokens, or the one below it: what it does, its model, its cost."""
+    at = _text_column(lanes, columns)
+    spans: list[Span] = [*lanes, Span(" " * max(0, at - spans_width(lanes) - 1), "line")]
+    number = f"{future.number} ".ljust(columns.number_width + 1 if columns.lanes > 1 else 0)
+    room = columns.figure_end - at - len(number)
+    if row.kind == "facts":
+        does = state_words(future)
+        style = "quiet"
+        if not look.is_grey and future.state == "asking":
+            style = "strong"
+        words = [Span(numbers.cut(does, room, glyphs.cut), style)]
+        left = room - cell_len(does)
+        for fact in (future.cost, future.model.rpartition("/")[2]):
+            # The name of a model may be cut; an amount may not.
+            least = cell_len(fact) if fact is future.cost else min(_LEAST_NAME, cell_len(fact))
+            if not fact or left < least + 2:
+                continue
+            shown = numbers.cut(fact, left - 2, glyphs.cut)
+            words.append(Span(f"  {shown}", "quiet"))
+            left -= 2 + cell_len(shown)
+        return [*spans, Span(" " * len(number), "line"), *words]
+    figure = numbers.tokens(future.tokens) if future.tokens else ""
+    name = future.short_name or "future"
+    name = numbers.cut(name, max(0, room - max(_LEAST_FIGURE, len(figure)) - 1), glyphs.cut)
+    label = [Span(number, "quiet"), Span(name, "quiet" if look.is_grey else "ink")]
+    return spans + sides(label, [Span(figure, "quiet")], columns.figure_end - at)
 
 
 def _folded_words(n_hidden: int, width: int) -> str:
@@ -790,6 +859,27 @@ def line_details(
         [Span(f"created by {why}{where}", "quiet")],
         [Span(steps, "quiet")],
     ]
+
+
+def future_details(future: ShownFuture, now: float, width: int, glyphs: Glyphs) -> list[list[Span]]:
+    """Return the details of a future: its name, what it does, and what it has cost."""
+    name = future.short_name or "future"
+    title = f"Future {future.number}"
+    if future.began_at:
+        title += f"  {numbers.duration((future.ended_at or now) - future.began_at)}"
+    does = state_words(future)
+    if future.state == "failed" and future.reason:
+        does = f"failed: {one_line(future.reason)}"
+    facts = [numbers.counted(future.step, "step")] if future.step else []
+    facts += [f"{numbers.tokens(future.tokens)} tokens"] if future.tokens else []
+    facts += [future.cost] if future.cost else []
+    rows = [
+        *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
+        [Span(title, "ink"), Span(f"  {future.model}" if future.model else "", "quiet")],
+        [Span(does[:1].upper() + does[1:], "quiet")],
+        [Span(", ".join(facts), "quiet")],
+    ]
+    return [joined(fitted(row, width)) for row in rows]
 
 
 def now_details(model: TimelineModel) -> list[list[Span]]:

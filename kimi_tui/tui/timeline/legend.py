@@ -51,6 +51,14 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.compaction} Compacted", "a compaction: a summary replaced older messages"),
         (f"{glyphs.lost} 2", "world line 2: a branch beside the current conversation"),
         (branch, "the world line branched off here"),
+        (
+            f"{glyphs.running} {glyphs.caution} {glyphs.pending} 1",
+            "future 1, a continuation beside the conversation: it works, asks you, waits",
+        ),
+        (
+            f"{glyphs.done} {glyphs.failed} {glyphs.stopped} 1",
+            "future 1 has ended: it is done and its check passed, it failed, you stopped it",
+        ),
         (arrow, "this D-Mail created the world line below it"),
         (glyphs.before, "messages from before a compaction, unseen by the model"),
         (glyphs.bookmark, "a step that you named (key b)"),

@@ -22,6 +22,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.futures import FuturesAt
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key, Trial
@@ -52,6 +53,8 @@ _STYLES = (
     *INKS,
     "user",
     "lost",
+    "ok",
+    "warn",
     # These are backgrounds.
     "page",
     "band",
@@ -159,6 +162,13 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
             super().__init__()
             self.prospect = prospect
 
+    class GrowingChosen(Message):
+        """A future that runs, or has ended without a world line, was chosen; `number` is its number."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
     class FutureChosen(Message):
         """A checkpoint that a replay has not reached yet was clicked on the curve; `uid` names it."""
 
@@ -213,6 +223,9 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
     def show_model(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
         self.hide_prospect()
+        if (futures := self.model.futures).futures and not model.futures.futures:
+            # They are no part of the session, whose events another model is made from.
+            model.show_futures(futures)
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
         self._seen_rows = 0
@@ -246,6 +259,11 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
         point = next((one for one in self.model.tree.live if one.uid == at), None)
         if point is not None:
             self.select_checkpoint(point)
+
+    def show_futures(self, futures: FuturesAt) -> None:
+        """Show futures that run beside the current line as branches of it."""
+        self.model.show_futures(futures)
+        self.changed(motion=False)
 
     def changed(self, *, motion: bool = True) -> None:
         """Draw the model's state after it has applied events: at most once a frame, after a jump when its rows are built.
@@ -538,7 +556,9 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
 
     def _open(self, row: TimelineRow) -> None:
         checkpoint, line = row.checkpoint, row.line
-        if checkpoint is not None and checkpoint.is_summary and line is None and row.said < 0:
+        if row.future is not None:
+            self.post_message(self.GrowingChosen(row.future.number))
+        elif checkpoint is not None and checkpoint.is_summary and line is None and row.said < 0:
             self._act("summary", row)
         elif row.kind in ("checkpoint", "said"):
             self.post_message(self.CheckpointChosen(_target_of(row)))
@@ -552,6 +572,9 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
             self._act(action, row)
 
     def _act(self, action: RowAction, row: TimelineRow) -> None:
+        if action == "read" and row.future is not None:
+            self._open(row)
+            return
         uid = row.checkpoint.uid if row.checkpoint is not None else ""
         if action == "bookmark" and row.line is not None and row.checkpoint is None:
             uid = row.line.mark
@@ -565,7 +588,7 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
 
     def _fold(self, row: TimelineRow) -> None:
         model = self.model
-        if model.rows.needle:
+        if model.rows.needle or row.future is not None:
             return
         with self._faults_reported():
             key = model.toggle(row)

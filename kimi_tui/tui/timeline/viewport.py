@@ -30,6 +30,7 @@ from kimi_tui.tui.timeline.layout import (
     curve_spans,
     entitled_spans,
     filter_spans,
+    future_details,
     key_spans,
     line_details,
     now_details,
@@ -135,13 +136,13 @@ class Listing:
         return next(iter(self.rows(position, position + 1)), None)
 
     def key(self, position: int) -> Key | None:
-        """Return the key of the row at a position; None for a gap, and outside of the list."""
+        """Return the key of the row at a position; None for one that cannot be selected, and outside of the list."""
         if not 0 <= position < len(self):
             return None
         row = self.row(position)
         if row is None:
             return NOW
-        return None if row.kind == "gap" else row.key
+        return row.key if row.can_be_selected else None
 
     def position(self, key: Key | None) -> int | None:
         """Return the position of the row with a key; None if there is none."""
@@ -186,10 +187,10 @@ class Listing:
         return None if found is None else newest - found
 
     def branch(self, position: int, step: int) -> int | None:
-        """Return the position of the next row above (`step` -1) or below (1) that shows a world line's name; None if there is none."""
+        """Return the position of the next row above (`step` -1) or below (1) that names a branch; None if there is none."""
         end = len(self) if step > 0 else -1
         rows = ((at, self.row(at)) for at in range(position + step, end, step))
-        return next((at for at, row in rows if row is not None and row.names_line), None)
+        return next((at for at, row in rows if row is not None and row.names_branch), None)
 
     def near(self, position: int, step: int) -> Key | None:
         """Return the key of the nearest row that can be selected: from a position in the direction of `step`, then in the other one."""
@@ -415,6 +416,7 @@ class TimelineViewport:
             0 if row is None else (row.kind, row.lanes, row.hidden, row.is_tip),
             checkpoint.revision if checkpoint is not None else -1,
             line is not None and (line.is_open, line.reason, len(line.checkpoints)),
+            row.future if row is not None else None,
             look,
             edge,
             ground,
@@ -576,6 +578,8 @@ class TimelineViewport:
                 glyphs=self.glyphs,
                 said=row.said,
             )
+        if row.future is not None:
+            return future_details(row.future, time.time(), self.full_width - 4, self.glyphs)
         if row.line is None:
             return []
         width, name = self.full_width - 4, model.tree.name_of(row.line)
@@ -584,7 +588,7 @@ class TimelineViewport:
 
 def _goes(row: TimelineRow | None, chosen: TimelineRow, *, is_above: bool) -> bool:
     """Return whether a rewind to the chosen row would drop this one, which is above or below it."""
-    if chosen.kind not in ("checkpoint", "said"):
+    if chosen.kind not in ("checkpoint", "said") or (row is not None and row.future is not None):
         return False
     if is_above and chosen.line is None:
         return True
