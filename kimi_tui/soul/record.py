@@ -38,6 +38,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     Event,
     EventRecord,
+    FutureChanged,
     JobsChanged,
     LineChanged,
     ModeChanged,
@@ -159,8 +160,8 @@ class Recorder:
     def _take(self, record: EventRecord) -> None:
         event = record.event
         match event:
-            case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress():
-                # These events tell of this run of the program alone.
+            case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress() | FutureChanged():
+                # These events tell of this run of the program alone, or are kept in the journal.
                 return
             case ToolsChanged(added=(), removed=()):
                 return
