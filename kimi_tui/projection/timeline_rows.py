@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
-from kimi_tui.projection.futures import ShownFuture
+from kimi_tui.projection.futures import future_name
 from kimi_tui.projection.timeline_tree import CheckpointNode, Key, Tree, WorldLineNode
+from kimi_tui.wire.events import FutureChanged
 
 RowKind = Literal["checkpoint", "said", "gap", "line", "foot", "base", "more", "future", "facts"]
 
@@ -43,13 +44,13 @@ class TimelineRow:
     is_tip: bool = False
     hidden: int = 0
     said: int = -1
-    future: ShownFuture | None = None
+    future: FutureChanged | None = None
 
     @property
     def key(self) -> Key:
         """The key by which the row is selected; a gap, and the facts below a future, cannot be selected."""
         if self.future is not None:
-            return (self.kind, self.future.number)
+            return (f"{self.kind} {self.future.key}", 0)
         if self.kind == "checkpoint" and self.checkpoint is not None:
             return self.checkpoint.row_key
         if self.kind == "said" and self.checkpoint is not None:
@@ -189,7 +190,7 @@ class Builder:
     def _growing(self, key: int, lanes: str, order: int) -> Iterator[TimelineRow]:
         """Yield the rows of the futures that branch off after a checkpoint or root, the first one at the top."""
         for future in reversed(self._tree.growing(key)):
-            if self.needle in f"{future.name}\n{future.model}".lower():
+            if self.needle in f"{future_name(future)}\n{future.model}".lower():
                 yield TimelineRow("facts", order, lanes, future=future)
                 yield TimelineRow("future", order, lanes, future=future)
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Literal
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_cards import PLAIN, Card
-from kimi_tui.wire.events import SUMMARIES
+from kimi_tui.wire.events import SUMMARIES, FutureChanged
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.futures import ShownFuture
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
 
 TO_EARLIER = "to an earlier checkpoint"
@@ -30,7 +29,7 @@ State = Literal["open", "done", "failed", "stopped"]
 Trial = Literal["", "running", "good", "bad", "skipped"]
 Key = tuple[str, int]
 """The identity of a row, stable while rows are added and removed: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
-`("future", number)`, `("now", 0)`."""
+`("future KEY", 0)`, `("now", 0)`."""
 
 NOW: Key = ("now", 0)
 _TEXT_CHARS = 20_000
@@ -337,7 +336,7 @@ class Tree:
         self._bases: dict[int, WorldLineNode] = {}
         self._held: dict[int, CheckpointNode] = {}
         """The checkpoints after which lines branch off, by key."""
-        self._grown: tuple[int, Sequence[ShownFuture]] = 0, ()
+        self._grown: dict[int, list[FutureChanged]] = {}
 
     @property
     def live(self) -> list[CheckpointNode]:
@@ -364,13 +363,13 @@ class Tree:
         """Return the lines that branch off after a checkpoint or root, by its key, oldest first."""
         return self._forks.get(key, [])
 
-    def growing(self, key: int) -> Sequence[ShownFuture]:
+    def growing(self, key: int) -> Sequence[FutureChanged]:
         """Return the futures that branch off after a checkpoint or root, by its key, and have no world line yet."""
-        return self._grown[1] if key == self._grown[0] else ()
+        return self._grown.get(key, ())
 
-    def grow(self, key: int, futures: Sequence[ShownFuture]) -> None:
-        """Have these futures, and no others, branch off after a checkpoint or root."""
-        self._grown = key, futures
+    def grow(self, futures: Mapping[int, list[FutureChanged]]) -> None:
+        """Have these futures, and no others, branch off after checkpoints or roots, by their keys."""
+        self._grown = dict(futures)
 
     def base(self, checkpoint: CheckpointNode) -> WorldLineNode | None:
         """Return the line that this compaction replaced completely; None if there is none."""

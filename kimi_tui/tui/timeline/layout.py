@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.projection.futures import ShownFuture, state_words
+from kimi_tui.projection.futures import future_name, state_words
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
@@ -30,6 +30,7 @@ from kimi_tui.tui.rows import Span, fitted, in_rows, joined, sides, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
+    from kimi_tui.wire.events import FutureChanged
 
 MAX_LANES = 3
 _LEAST_NAME = 8
@@ -95,6 +96,10 @@ class RowSurroundings:
     """The name of the world line; empty if it has none."""
     age: str = ""
     """The time since the world line was left, in words."""
+    result: str = ""
+    """What became of the future that the world line was; empty if it was none."""
+    currency: str = "$"
+    """The currency of the cost of a future."""
 
 
 def row_spans(
@@ -263,6 +268,7 @@ _REASONS = {
     "undo": "undo",
     "redo": "redo",
     "compaction": "compacted",
+    "future": "future",
 }
 
 
@@ -283,7 +289,7 @@ def _line(
     is_open = row.kind == "foot" or (row.kind == "base" and line.is_open)
     figure = numbers.counted(len(line.checkpoints), "step")
     # The arc or the mark of a compaction already says why such a line was left.
-    reason = "" if line.is_base else _REASONS.get(line.reason, "")
+    reason = "" if line.is_base else look.result or _REASONS.get(line.reason, "")
     number = f"{line.n} ".ljust(columns.number_width + 1 if columns.lanes > 1 else 0)
     room = columns.figure_end - at - len(number) - len(figure) - 1
     if room < _LEAST_NAME:
@@ -304,7 +310,7 @@ def _line(
     return spans + sides(label, [Span(figure, "lost")], columns.figure_end - at)
 
 
-def future_sign(future: ShownFuture, glyphs: Glyphs) -> Span:
+def future_sign(future: FutureChanged, glyphs: Glyphs) -> Span:
     """Return the sign of what a future does, or how it ended."""
     match future.state:
         case "preparing" | "waiting":
@@ -318,16 +324,14 @@ def future_sign(future: ShownFuture, glyphs: Glyphs) -> Span:
         case "stopped":
             return Span(glyphs.stopped, "ink")
         case "done":
-            if future.check is None:
-                return Span(glyphs.done, "quiet")
-            return (
-                Span(glyphs.done, "ok") if future.check.has_passed else Span(glyphs.failed, "error")
-            )
+            if future.check == "failed":
+                return Span(glyphs.failed, "error")
+            return Span(glyphs.done, "ok" if future.check == "passed" else "quiet")
 
 
 def _future(
     row: TimelineRow,
-    future: ShownFuture,
+    future: FutureChanged,
     columns: Columns,
     glyphs: Glyphs,
     look: RowSurroundings,
@@ -345,9 +349,10 @@ def _future(
             style = "strong"
         words = [Span(numbers.cut(does, room, glyphs.cut), style)]
         left = room - cell_len(does)
-        for fact in (future.cost, future.model.rpartition("/")[2]):
+        cost = _money(future, look.currency)
+        for fact in (cost, future.model.rpartition("/")[2]):
             # The name of a model may be cut; an amount may not.
-            least = cell_len(fact) if fact is future.cost else min(_LEAST_NAME, cell_len(fact))
+            least = cell_len(fact) if fact is cost else min(_LEAST_NAME, cell_len(fact))
             if not fact or left < least + 2:
                 continue
             shown = numbers.cut(fact, left - 2, glyphs.cut)
@@ -355,7 +360,7 @@ def _future(
             left -= 2 + cell_len(shown)
         return [*spans, Span(" " * len(number), "line"), *words]
     figure = numbers.tokens(future.tokens) if future.tokens else ""
-    name = future.short_name or "future"
+    name = future_name(future)
     name = numbers.cut(name, max(0, room - max(_LEAST_FIGURE, len(figure)) - 1), glyphs.cut)
     label = [Span(number, "quiet"), Span(name, "quiet" if look.is_grey else "ink")]
     return spans + sides(label, [Span(figure, "quiet")], columns.figure_end - at)
@@ -828,6 +833,7 @@ _LEFT_BY = {
     "jump": "your switch",
     "undo": "your undo",
     "redo": "your redo",
+    "future": "a future",
 }
 
 
@@ -837,9 +843,14 @@ def left_by(reason: str) -> str:
 
 
 def line_details(
-    line: WorldLineNode, now: float, name: str, width: int, glyphs: Glyphs
+    line: WorldLineNode,
+    now: float,
+    name: str,
+    width: int,
+    glyphs: Glyphs,
+    was: FutureChanged | None = None,
 ) -> list[list[Span]]:
-    """Return the details of a world line: its name, and why and when it was left."""
+    """Return the details of a world line: its name, and why and when it was left, or what became of the future that it was."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
     where = ""
@@ -853,26 +864,36 @@ def line_details(
     if line.tokens_before:
         # The figure is shown as an estimate, like in the gauge, which cannot know how the server would count the line.
         steps += f", {numbers.tokens(line.tokens_before, estimated=True)} tokens"
+    origin = f"created by {why}{where}"
+    if was is not None:
+        origin = f"future {was.number}: {state_words(was)}"
     return [
         *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
         [Span(f"World line {line.n}", "ink"), Span(f"  {numbers.ago(age)}", "quiet")],
-        [Span(f"created by {why}{where}", "quiet")],
+        [Span(numbers.cut(origin, width, glyphs.cut), "quiet")],
         [Span(steps, "quiet")],
     ]
 
 
-def future_details(future: ShownFuture, now: float, width: int, glyphs: Glyphs) -> list[list[Span]]:
+def _money(future: FutureChanged, currency: str) -> str:
+    """Return the cost of a future so far; empty if no prices are set."""
+    return numbers.money(future.cost, currency) if future.cost >= 0 else ""
+
+
+def future_details(
+    future: FutureChanged, now: float, width: int, glyphs: Glyphs, currency: str
+) -> list[list[Span]]:
     """Return the details of a future: its name, what it does, and what it has cost."""
-    name = future.short_name or "future"
+    name = future_name(future)
     title = f"Future {future.number}"
     if future.began_at:
         title += f"  {numbers.duration((future.ended_at or now) - future.began_at)}"
     does = state_words(future)
-    if future.state == "failed" and future.reason:
-        does = f"failed: {one_line(future.reason)}"
+    if future.why and future.state in ("failed", "waiting", "stopped"):
+        does = f"{does}: {one_line(future.why)}"
     facts = [numbers.counted(future.step, "step")] if future.step else []
     facts += [f"{numbers.tokens(future.tokens)} tokens"] if future.tokens else []
-    facts += [future.cost] if future.cost else []
+    facts += list(filter(None, [_money(future, currency)]))
     rows = [
         *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
         [Span(title, "ink"), Span(f"  {future.model}" if future.model else "", "quiet")],

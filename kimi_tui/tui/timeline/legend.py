@@ -52,12 +52,13 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.lost} 2", "world line 2: a branch beside the current conversation"),
         (branch, "the world line branched off here"),
         (
-            f"{glyphs.running} {glyphs.caution} {glyphs.pending} 1",
-            "future 1, a continuation beside the conversation: it works, asks you, waits",
+            f"{branch[:2]}{glyphs.running} 1",
+            "future 1: another way from this checkpoint, which runs meanwhile",
         ),
+        (f"{glyphs.pending} {glyphs.caution}", "a future that waits for its turn, that asks you"),
         (
-            f"{glyphs.done} {glyphs.failed} {glyphs.stopped} 1",
-            "future 1 has ended: it is done and its check passed, it failed, you stopped it",
+            f"{glyphs.done} {glyphs.failed} {glyphs.stopped}",
+            "a future that is done, that failed or whose check did, that you stopped",
         ),
         (arrow, "this D-Mail created the world line below it"),
         (glyphs.before, "messages from before a compaction, unseen by the model"),

@@ -22,7 +22,6 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.projection.futures import FuturesAt
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key, Trial
@@ -163,11 +162,11 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
             self.prospect = prospect
 
     class GrowingChosen(Message):
-        """A future that runs, or has ended without a world line, was chosen; `number` is its number."""
+        """A future that has no world line yet was chosen; `key` names it."""
 
-        def __init__(self, number: int) -> None:
+        def __init__(self, key: str) -> None:
             super().__init__()
-            self.number = number
+            self.key = key
 
     class FutureChosen(Message):
         """A checkpoint that a replay has not reached yet was clicked on the curve; `uid` names it."""
@@ -223,9 +222,10 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
     def show_model(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
         self.hide_prospect()
-        if (futures := self.model.futures).futures and not model.futures.futures:
-            # They are no part of the session, whose events another model is made from.
-            model.show_futures(futures)
+        # The states of futures are not among the events from which a model is made anew.
+        model.show_futures(
+            one for key, one in self.model.futures.items() if key not in model.futures
+        )
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
         self._seen_rows = 0
@@ -259,11 +259,6 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
         point = next((one for one in self.model.tree.live if one.uid == at), None)
         if point is not None:
             self.select_checkpoint(point)
-
-    def show_futures(self, futures: FuturesAt) -> None:
-        """Show futures that run beside the current line as branches of it."""
-        self.model.show_futures(futures)
-        self.changed(motion=False)
 
     def changed(self, *, motion: bool = True) -> None:
         """Draw the model's state after it has applied events: at most once a frame, after a jump when its rows are built.
@@ -557,7 +552,7 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
     def _open(self, row: TimelineRow) -> None:
         checkpoint, line = row.checkpoint, row.line
         if row.future is not None:
-            self.post_message(self.GrowingChosen(row.future.number))
+            self.post_message(self.GrowingChosen(row.future.key))
         elif checkpoint is not None and checkpoint.is_summary and line is None and row.said < 0:
             self._act("summary", row)
         elif row.kind in ("checkpoint", "said"):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from textual.strip import Strip
 
+from kimi_tui.projection.futures import state_words
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, WorldLineNode
@@ -228,6 +229,7 @@ class TimelineViewport:
         reading: text in the empty list while a session is being read, and nothing is counted; else a hint for new users is
             shown there.
         future: the checkpoints that a replay has not reached yet; None outside of a replay.
+        currency: that of the costs of futures.
         curve: the columns of the token curve as painted last.
     """
 
@@ -243,6 +245,7 @@ class TimelineViewport:
         self.glyphs = UNICODE
         self.title = self.reading = ""
         self.future: Future | None = None
+        self.currency = "$"
         self.curve: Sequence[Column] = ()
         self._paint = strip
         self._strips: dict[object, Strip] = {}
@@ -442,10 +445,12 @@ class TimelineViewport:
         if listing.scene is not None:
             is_grey = position <= self.revert_progress * len(listing.scene.checkpoints)
         shows_used = row is None or is_head
-        age = name = ""
+        age = name = result = ""
         if row is not None and row.line is not None and row.names_line:
             name = model.tree.name_of(row.line)
             age = numbers.short_age(time.time() - row.line.at)
+            if (was := model.future_of(row.line.n)) is not None:
+                result = state_words(was)
             # "world line 1 now" would say that this line is the live one.
             age = "<1 min" if age == "now" else age
         return RowSurroundings(
@@ -457,6 +462,8 @@ class TimelineViewport:
             estimated=shows_used and model.estimated,
             name=name,
             age=age,
+            result=result,
+            currency=self.currency,
         )
 
     def _has_arc(self, row: TimelineRow) -> bool:
@@ -579,11 +586,13 @@ class TimelineViewport:
                 said=row.said,
             )
         if row.future is not None:
-            return future_details(row.future, time.time(), self.full_width - 4, self.glyphs)
+            width = self.full_width - 4
+            return future_details(row.future, time.time(), width, self.glyphs, self.currency)
         if row.line is None:
             return []
         width, name = self.full_width - 4, model.tree.name_of(row.line)
-        return line_details(row.line, time.time(), name, width, self.glyphs)
+        was = model.future_of(row.line.n)
+        return line_details(row.line, time.time(), name, width, self.glyphs, was)
 
 
 def _goes(row: TimelineRow | None, chosen: TimelineRow, *, is_above: bool) -> bool:
