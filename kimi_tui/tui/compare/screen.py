@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, Unpack
 
 from rich.cells import cell_len
 from textual import events, on
@@ -63,7 +63,8 @@ _SHORT = {"n": "next", "s": "copy"}
 HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
 SLICE_S = 0.003
 """Seconds of a time slice of measuring, after which keys and frames are handled."""
-SIDES: tuple[Side, Side] = ("other", "live")
+LEAST_COLUMN = 24
+"""Cells of a column below which not all sides of a comparison are shown."""
 
 
 def _on(spans: Iterable[Span], ground: str) -> list[Span]:
@@ -81,10 +82,10 @@ def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
 
 
 class CompareSides(LateStyled, ScrollView, can_focus=False):
-    """The blocks of both world lines in two columns, from the fork on.
+    """The blocks of world lines in columns, from the fork on. Without room for all columns, those around the current side are shown.
 
     Args:
-        comparison: the blocks of both lines.
+        comparison: the blocks of all sides.
         load_image: reads an image; None if images are only named.
 
     Attributes:
@@ -110,10 +111,10 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         self._load_image = load_image
         self._thumbnails: Thumbnails | None = None
         self.comparison = comparison
-        self.side: Side = "other"
+        self.side: Side = comparison.names[0]
         self.focused_here = True
         # Nothing is chosen at first, so that a jump means the whole line.
-        self._lists: dict[Side, ListState] = {side: ListState() for side in SIDES}
+        self._lists: dict[Side, ListState] = {side: ListState() for side in comparison.names}
         self._block_rows: ComparisonRows | None = None
 
     @property
@@ -136,18 +137,49 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         if self._block_rows is None or self._block_rows.width != self.column_width():
             self.lay_out()
 
+    def show_comparison(self, comparison: Comparison) -> None:
+        """Show other blocks of the same sides; the choice and the position stay."""
+        self.comparison = comparison
+        if self._block_rows is not None:
+            self.lay_out(anew=True)
+
+    @property
+    def shown_sides(self) -> Sequence[Side]:
+        """The sides that have a column, from the left."""
+        names = self.comparison.names
+        count = max(1, min(len(names), (self.width + 1) // (LEAST_COLUMN + 1)))
+        first = max(0, min(names.index(self.side) - count // 2, len(names) - count))
+        return names[first : first + count]
+
     def column_width(self) -> int:
-        """Return the width of each side in cells."""
-        return (self.width - 1) // 2
+        """Return the width of each column in cells; the last one may have some more."""
+        count = len(self.shown_sides)
+        return (self.width - count + 1) // count
+
+    def column_of(self, side: Side) -> range:
+        """Return the cells of the column of a side that is shown."""
+        shown, width = self.shown_sides, self.column_width()
+        at = shown.index(side)
+        start = at * (width + 1)
+        return range(start, self.width if at == len(shown) - 1 else start + width)
+
+    def _side_of(self, x: int) -> Side:
+        """Return the side whose column, or whose divider, is at a cell."""
+        shown = self.shown_sides
+        return shown[max(0, min(x // (self.column_width() + 1), len(shown) - 1))]
 
     def side_at(self, x: int) -> tuple[int, int]:
         """Return the column that contains a cell, without the divider and the edge of the selected block."""
-        width = self.column_width()
-        return (1, width) if x <= width else (width + 2, self.width)
+        column = self.column_of(self._side_of(x))
+        return (column.start + 1, column.stop)
 
-    def lay_out(self) -> None:
-        """Measure all rows again, in time slices, so that no key waits for a long conversation."""
-        width, before = self.column_width(), self._block_rows
+    def lay_out(self, *, anew: bool = False) -> None:
+        """Measure all rows again, in time slices, so that no key waits for a long conversation.
+
+        Args:
+            anew: whether the blocks are others, so that no height is known.
+        """
+        width, before = self.column_width(), None if anew else self._block_rows
         known = before.valid_heights() if before is not None and before.width == width else None
         picture = self._picture if self._load_image is not None and draws_cells(self) else None
         height = app_of(self).size.height
@@ -167,7 +199,7 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         """Measure the blocks again whose image can be drawn now."""
         if self._block_rows is None:
             return
-        for side in SIDES:
+        for side in self.comparison.names:
             for index, entry in enumerate(self.comparison.sides[side]):
                 if event.image in images_of(entry.block):
                     self._block_rows.outdated.add((side, index))
@@ -217,7 +249,7 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
 
     def choose_at(self, x: int, row: int) -> None:
         """Select the clicked message."""
-        self.side = SIDES[x > self.column_width()]
+        self.side = self._side_of(x)
         if self._block_rows is not None and 0 <= row < self._block_rows.height:
             shown, index = self._lists[self.side], self._block_rows.cell(self.side, row).entry
             if index >= 0:
@@ -248,15 +280,21 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _spans_of(self, row: int) -> list[Span]:
-        """Return the spans of a row: both sides and the divider, which extends to the end of the pane."""
-        rows = self._block_rows
-        if row >= self.virtual_size.height:
-            return [Span(" " * self.column_width()), Span(glyphs_of(self).step, "line")]
-        if rows is None:
+        """Return the spans of a row: all columns, and the dividers, which extend to the end of the pane."""
+        rows, divider = self._block_rows, Span(glyphs_of(self).step, "line")
+        is_below = row >= self.virtual_size.height
+        if rows is None and not is_below:
             return []
-        other = self._cell("other", rows, row, rows.width)
-        live = self._cell("live", rows, row, self.width - rows.width - 1)
-        return [*other, Span(glyphs_of(self).step, "line"), *live]
+        spans: list[Span] = []
+        for side in self.shown_sides:
+            width = len(self.column_of(side))
+            if spans:
+                spans.append(divider)
+            if rows is None or is_below:
+                spans.append(Span(" " * width))
+            else:
+                spans += self._cell(side, rows, row, width)
+        return spans
 
     def _cell(self, side: Side, rows: ComparisonRows, row: int, width: int) -> list[Span]:
         line, entry = rows.cell(side, row)
@@ -289,6 +327,16 @@ def show_rows(pane: Widget, first: int, last: int) -> None:
     window.show(first, last)
     # Rows that have just been unfolded may have no scrollbar yet.
     pane.scroll_to(y=window.top, animate=False, force=True)
+
+
+class DiffTable(RowModel, Protocol):
+    """Files with diffs that can be unfolded.
+
+    Attributes:
+        unfolded: the indexes of the files whose diff is shown.
+    """
+
+    unfolded: frozenset[int]
 
 
 class FileModel(RowModel):
@@ -345,10 +393,9 @@ class ComparedFileList(RowList, can_focus=False):
     ALLOW_SELECT = False
     """False: Textual's own text selection would span both columns; clicks select a word or a row."""
 
-    model: FileModel
+    model: DiffTable
 
-    def __init__(self, found: WorldLineComparison) -> None:
-        model = FileModel(found)
+    def __init__(self, model: DiffTable) -> None:
         super().__init__(model, most=max(1, len(model)))
         self.focused_here = False
 
@@ -369,12 +416,12 @@ class CompareFiles(VerticalScroll, can_focus=False):
     """The files that either side changed, in a pane that scrolls over the diffs between them.
 
     Args:
-        found: the comparison.
+        model: the files.
     """
 
-    def __init__(self, found: WorldLineComparison) -> None:
+    def __init__(self, model: DiffTable) -> None:
         super().__init__()
-        self.list = ComparedFileList(found)
+        self.list = ComparedFileList(model)
 
     def compose(self) -> ComposeResult:
         """Yield the list."""
@@ -501,7 +548,8 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._head = CompareHead(self._title, "sides-head")
         self._sides = CompareSides(comparison, load_image)
         self._pane = NoticingPane(self._sides)
-        self._files = CompareFiles(found)
+        self._table = FileModel(found)
+        self._files = CompareFiles(self._table)
         self._files_head = CompareHead(self._files_heading, "files-head")
         self._footer = Footer()
 
@@ -529,7 +577,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._files_head.refresh()
 
     def _files_heading(self, width: int) -> Sequence[Line]:
-        table = self._files.list.model.table(width, glyphs_of(self))
+        table = self._table.table(width, glyphs_of(self))
         return [Line(tuple(table.head()))]
 
     def _title(self, width: int) -> Sequence[Line]:
@@ -605,15 +653,16 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
 
     def action_side(self) -> None:
         """Move the keyboard focus to the other side, then to the files, then back."""
+        first, second = self._sides.comparison.names
         if self._files.focused_here:
             self._files.focused_here = False
-            self._sides.side = SIDES[0]
-        elif self._sides.side == SIDES[0]:
-            self._sides.side = SIDES[1]
+            self._sides.side = first
+        elif self._sides.side == first:
+            self._sides.side = second
         elif self._files.list.state.count:
             self._files.focused_here = True
         else:
-            self._sides.side = SIDES[0]
+            self._sides.side = first
         self._show()
 
     def action_next(self) -> None:

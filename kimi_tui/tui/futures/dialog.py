@@ -280,7 +280,8 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._name_keys()
         self._cost.show(plain("The cost is being computed.", "quiet"))
         self._area("message").focus()
-        self._compute_soon(0.0)
+        # Textual would not see that its rows are more than those of the first layout if they came before that.
+        self.call_after_refresh(self._compute_soon, 0.0)
 
     def on_resize(self) -> None:
         """Show the keys that fit; what does not fit above them scrolls."""
