@@ -19,6 +19,7 @@ COMMANDS = {
     "bisect": "find the step after which a command fails",
     "run-at": "run a command over the files as they were at a checkpoint",
     "worktree": "write the files as they were at a checkpoint into a folder",
+    "futures": "continue a session several times from one checkpoint, side by side",
     "diff": "print what changed between two checkpoints as a patch",
     "to-git": "make git commits on a new branch from the steps of a session",
     "rewind": "rewind a session to a checkpoint",
@@ -93,6 +94,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import bisect
 
             return bisect.run(name, arguments)
+        case "futures":
+            from kimi_tui.commands import futures
+
+            return futures.run(arguments)
         case "diff":
             from kimi_tui.commands import diff
 

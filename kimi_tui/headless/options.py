@@ -116,22 +116,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, run no hooks, and start no MCP servers",
     )
-    add("--max-steps", type=_whole, metavar="N", help="stop the turn after N steps")
+    add("--max-steps", type=whole, metavar="N", help="stop the turn after N steps")
     add(
         "--max-tokens",
-        type=_whole,
+        type=whole,
         metavar="N",
         help="stop when the run has used N tokens, input and output",
     )
     add(
         "--max-cost",
-        type=_amount,
+        type=amount,
         metavar="N",
         help="stop when the run has cost N, in the currency of the prices in config.toml",
     )
     add(
         "--max-time",
-        type=_seconds,
+        type=seconds,
         metavar="TIME",
         help="stop after this time, for example 90 (seconds), 10m or 1h",
     )
@@ -181,19 +181,22 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
     return options._replace(is_asked_for=True), [] if prompt in (None, NOT_GIVEN, "-") else [prompt]
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
+    """Parse a whole number of at least 1."""
     if not re.fullmatch(r"[0-9]{1,12}", text) or not int(text):
         raise ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
     return int(text)
 
 
-def _amount(text: str) -> float:
+def amount(text: str) -> float:
+    """Parse an amount of money above 0."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}", text) or not float(text):
         raise ArgumentTypeError(f'"{text}" is not an amount of money above 0')
     return float(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Parse a time such as 90, 10m or 1h; return its seconds."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smh]?)", text)
     if found is None or not float(found[1]):
         raise ArgumentTypeError(f'"{text}" is not a time such as 90, 10m or 1h')

@@ -53,6 +53,7 @@ from kimi_tui.wire.events import (
     ToolStarted,
     TurnBegin,
     TurnEnd,
+    WorldLineAdded,
     iso_seconds,
 )
 
@@ -316,6 +317,8 @@ class TimelineModel:
                 self._compacted(event, record.at)
             case LineChanged() as event:
                 self._switched(event, record.at)
+            case WorldLineAdded() as event:
+                self._added(event, record.at)
             case MarksChanged(names, pins):
                 self._mark(dict(names), frozenset(uid for uid, _ in pins))
             case FutureChanged() as event:
@@ -603,6 +606,29 @@ class TimelineModel:
         self.rows.reset(min(edit.kept, self.tree.lay()))
         self._touch_head()
         self._regrow()
+
+    def _added(self, event: WorldLineAdded, at: float) -> None:
+        """Add a line that was never the live one; its steps have no token figures."""
+        own = zip(event.ids, event.uids, event.kinds, event.labels, strict=False)
+        nodes = [
+            CheckpointNode(
+                key=self.tree.new_key(),
+                id=number,
+                uid=uid,
+                kind=kind,
+                index=0,
+                at=at,
+                words=one_line(titled(label))[:LABEL_LIMIT],
+                state="done",
+                bookmark=self.bookmarks.get(uid, ""),
+                pinned=uid in self.pins,
+            )
+            for number, uid, kind, label in own
+        ]
+        self.lines.world_lines.add_line(event, nodes, at)
+        for place, node in enumerate(nodes, len(self.path_of(event.n)) - len(nodes)):
+            node.index = place
+        self.rows.reset(self.tree.lay())
 
     # --- queries
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kimi_tui import lenient_json
-from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines, names_in
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.rotation import LIVE_NAME
@@ -485,6 +485,8 @@ def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
         match record.event:
             case CheckpointCreated(id=number, uid=uid) as event:
                 lines.add(event, CheckpointName(uid, number))
+            case ev.WorldLineAdded() as event:
+                lines.add_line(event, names_in(event), record.at)
             case event:
                 lines.apply(event, record.at)
     return None if lines.is_lost else [point.uid for point in lines.live.points]

@@ -270,6 +270,34 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
+    def add_all(self, records: Sequence[Snapshot | str]) -> None:
+        """Append snapshots, and checkpoints between them by their uids, in one write, and sync it: all of them or none.
+
+        Raises:
+            OSError: the disk refused; the log is as before.
+        """
+        lines: list[Mapping[str, Any]] = []
+        last = self._snapshots[-1].id if self._snapshots else ""
+        for one in records:
+            if isinstance(one, Snapshot):
+                lines.append(_stored(one))
+                last = one.id
+            else:
+                lines.append({"mark": one, "after": last})
+        self._append(*lines, sync=True)
+        for one in records:
+            if isinstance(one, Snapshot):
+                self._take(one)
+            else:
+                self._marks[one] = len(self._snapshots) - 1
+                self._order.clear()
+
+    def marks_from(self, place: int) -> list[tuple[int, str]]:
+        """Return the checkpoints that were made after the snapshot at a place of the log, or later: each with the place of the last
+        snapshot before it, in the order in which they were made.
+        """
+        return [(after, uid) for uid, after in self._marks.items() if after >= place]
+
     def add_first(
         self, folders: Folders, root: Sequence[int], *, at: float, note: str = ""
     ) -> Snapshot:
@@ -377,8 +405,8 @@ class SnapshotLog:
         said = [one.note for one in self._snapshots[: self._position[snapshot.id] + 1] if one.note]
         return list(dict.fromkeys(said))
 
-    def _append(self, record: Mapping[str, Any], *, sync: bool) -> None:
-        line = json.dumps(record, ensure_ascii=True).encode() + b"\n"
+    def _append(self, *records: Mapping[str, Any], sync: bool) -> None:
+        line = b"".join(json.dumps(one, ensure_ascii=True).encode() + b"\n" for one in records)
         if self._joins_line:
             line = b"\n" + line
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

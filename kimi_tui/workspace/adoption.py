@@ -1,0 +1,95 @@
+"""Takes the snapshots of a copy of a session into the session itself, as a detour of its log: there to the files of the copy, and back.
+
+A log is one chain of differences whose last state is the work folder, so the states of a future cannot simply follow. `detour`
+puts them between two snapshots: the first goes from the present files to those with which the future began, the last one back. Both
+are called a restore, since the files are not touched and the changes are nobody's. So every reader of the log, also of an earlier
+version, finds the files of each checkpoint of the future, and a restore of them tells the changes of others from the agent's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from kimi_tui.workspace.manifest import ManifestEntry
+from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
+
+
+def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot | str]:
+    """Return the records to add to a log: the snapshots and checkpoints that only a copy of it has, and the way back.
+
+    Args:
+        log: the log; its newest snapshot has the files as they are.
+        copied: the log of the copy, which went on by itself.
+        since: the snapshot of the files with which the copy began.
+
+    Returns:
+        nothing if the log has them already, or the copy has nothing of its own.
+    """
+    common = next((one for one in reversed(copied.snapshots) if log.get(one.id) is not None), None)
+    if common is None or log.last is None:
+        return []
+    place = copied.place(common)
+    own = list(copied.snapshots[place + 1 :])
+    marks = [one for one in copied.marks_from(place) if log.marked_at(one[1]) < 0]
+    if not marks:
+        return []
+    now, files = log.latest, dict(copied.manifest_at(common).items())
+    # What no snapshot has (ignored folders, secrets) looks different where only a part of it is shared, and is not restored.
+    unseen = {path for path, entry in now.items() if not entry.is_known}
+    first = min(after for after, _ in marks)
+    begun = own[: first - place]
+    for one in begun:
+        _apply(files, one.changed)
+    paths = {*log.changed_since(common), *(path for one in begun for path in one.changed)}
+    there = delta(now, files, paths - unseen)
+    records: list[Snapshot | str] = [Snapshot(new_id(), time.time(), "restore", there)]
+    changed = set(there)
+    waiting = list(marks)
+    for at in range(first, len(copied.snapshots)):
+        if at > first:
+            one = copied.snapshots[at]
+            seen = {path: e for path, e in one.changed.items() if path not in unseen}
+            records.append(replace(one, changed=seen))
+            changed.update(seen)
+            _apply(files, seen)
+        while waiting and waiting[0][0] == at:
+            records.append(waiting.pop(0)[1])
+    back = delta(files, now, changed)
+    return [*records, *_way_back(log, log.get(since) or common, back)]
+
+
+def _way_back(
+    log: SnapshotLog, begun: Snapshot, back: Mapping[str, ManifestEntry | None]
+) -> list[Snapshot]:
+    """Return the snapshots that lead back to the present files, in which the changes of others since the beginning are theirs."""
+    authors = log.changed_since(begun)
+    made_by_others = log.made_by_others(begun)
+    of: dict[By, dict[str, ManifestEntry | None]] = {"restore": {}}
+    for path, entry in back.items():
+        by = authors.get(path, ["restore"])[-1]
+        if by not in FOREIGN:
+            by = "other" if path in made_by_others else "restore"
+        of.setdefault(by, {})[path] = entry
+    # An empty one is needed too: it ends the last step of the future.
+    return [Snapshot(new_id(), time.time(), by, changed) for by, changed in of.items()]
+
+
+def _apply(files: dict[str, ManifestEntry], changed: Mapping[str, ManifestEntry | None]) -> None:
+    for path, entry in changed.items():
+        if entry is None:
+            files.pop(path, None)
+        else:
+            files[path] = entry
+
+
+def contents_of(records: Iterable[Snapshot | str]) -> dict[str, ManifestEntry]:
+    """Return the entries with contents in some records, by the names of the contents."""
+    return {
+        entry.blob: entry
+        for one in records
+        if isinstance(one, Snapshot)
+        for entry in one.changed.values()
+        if entry is not None and entry.kept
+    }
