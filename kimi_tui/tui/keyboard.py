@@ -52,6 +52,7 @@ OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
         *("chat.preview", "line.compare", "line.jump", "line.send"),
+        *("future.message", "future.page"),
         *("timeline.bookmark", "timeline.choose", "timeline.filter", "timeline.keys"),
         *("timeline.read", "timeline.replay"),
     )
@@ -86,6 +87,7 @@ MOVES = frozenset(
     (
         *("chat.above", "chat.below", "chat.fold", "search.before", "search.next"),
         *("compare.down", "compare.next", "compare.unfold", "compare.up"),
+        *("futures.down", "futures.unfold", "futures.up"),
         *("replay.timeline", "timeline.down", "timeline.fold", "timeline.up"),
     )
 )

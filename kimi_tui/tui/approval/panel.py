@@ -313,6 +313,7 @@ class PanelLayout:
         toll: the rows of what a D-Mail would remove and keep, if that is known.
         folded: whether the answers are one row of keys, so that a low screen has more room for reading.
         checked: the answers that are checked.
+        asker: who asks, if it is not the agent of the current conversation.
 
     Attributes:
         moved: the texts that were too long for their places, without invisible characters.
@@ -332,6 +333,7 @@ class PanelLayout:
         toll: Toll | None = None,
         folded: bool = False,
         checked: Collection[Choice] = (),
+        asker: str = "",
     ) -> None:
         self.keys: Line | None = None
         self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
@@ -339,6 +341,9 @@ class PanelLayout:
         target = [request.detail] if counts(request) is not None else []
         question = _question_rows(request, waiting, width, glyphs)
         self.question = self._fitted(question, request.question, *target)
+        if asker:
+            who = cut(one_line(asker), max(10, width - SIDES), glyphs.cut)
+            self.question.insert(0, Line((_INDENT, Span(who, "accent"))))
         if toll is not None:
             drops = toll(max(10, width - SIDES), glyphs)
             self.question += [Line((_INDENT, *spans)) for spans in drops]
@@ -426,6 +431,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         write: called with prose, which is meant for the prompt.
         prompt: the prompt below the question, which gets the prose.
         typed_at: the monotonic time at which text was last typed that further keys may continue; 0 for never.
+        asker: who asks, if it is not the agent of the current conversation: a future, with its name.
     """
 
     class Answered(Message):
@@ -460,8 +466,10 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         write: Callable[[str], None] | None = None,
         prompt: PromptArea | None = None,
         typed_at: float = 0.0,
+        asker: str = "",
     ) -> None:
         super().__init__()
+        self._asker = asker
         self._write_behind = write
         self._prompt = prompt
         self._is_behind = False
@@ -1057,6 +1065,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             toll=self.toll,
             folded=folded,
             checked=self._checked,
+            asker=self._asker,
         )
         self._detail.fit(
             max(10, width - SIDES - 3),

@@ -202,15 +202,14 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
     """
 
     IS_EXPECTED = True
-    HELP_TITLE = "Futures"
     CSS_PATH = [*sheets("rows", "futures")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Cancel", id="futures.cancel", show=False),
+        Binding("escape", "cancel", "Cancel", show=False),
         Binding("down", "go(1)", "Next field", show=False),
         Binding("up", "go(-1)", "Field before", show=False),
         Binding("tab", "go(1)", "Next field", show=False),
         Binding("shift+tab", "go(-1)", "Field before", show=False, priority=True),
-        Binding("enter", "start", "Start", id="futures.start", show=False),
+        Binding("enter", "start", "Start", show=False),
         Binding("pageup", "page(-1)", "Scroll", show=False),
         Binding("pagedown", "page(1)", "Scroll", show=False),
     ]

@@ -214,9 +214,11 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
     def show(self, shown: FuturesShown) -> None:
         """Show what has changed; the choice stays."""
         before, self._shown = self._shown, shown
-        if shown.blocks != before.blocks or any(
-            len(shown.blocks[key]) != len(before.blocks.get(key, ())) for key in shown.blocks
-        ):
+        steps = [(one.step, one.state) for one in before.group.futures]
+        # While a message is written nothing is measured: the future itself shows that.
+        if shown.blocks != before.blocks or steps != [
+            (one.step, one.state) for one in shown.group.futures
+        ]:
             self._sides.show_comparison(SideBySide(shown.blocks))
         if shown.files != before.files or shown.group.is_over != before.group.is_over:
             across = FilesAcross(shown.group, shown.files)
