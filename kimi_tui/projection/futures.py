@@ -15,8 +15,9 @@ NAME_CHARS = 200
 
 
 def future_name(one: FutureChanged) -> str:
-    """Return the name of a future, in one line."""
-    return one_line(one.name or one.message)[:NAME_CHARS] or f"Future {one.number}"
+    """Return the name of a future in one line: a name of its own, else the message that it began with."""
+    own = "" if one.name.lower() == f"future {one.number}" else one.name
+    return one_line(own or one.message)[:NAME_CHARS] or f"Future {one.number}"
 
 
 def state_words(one: FutureChanged) -> str:

@@ -130,6 +130,9 @@ class CheckpointNode:
         """The tokens by which the context grew in this step; an estimate is at least 0."""
         if self.saved is not None:
             return self.saved
+        if not (self.tokens or self.measured):
+            # Nothing is known of the steps of a line that was never the current one.
+            return 0
         grown = self.tokens_end - self.tokens
         return grown if self.change_measured else max(0, grown)
 

@@ -450,6 +450,8 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
 
     def _refuse(self, no: NoFutures, *, focus: bool) -> None:
         name = _OF_PLAN.get(no.field)
+        if self._computed is None:
+            self._cost.show(plain("The cost is not known yet.", "quiet"))
         if not focus and name == "message":
             return  # it is being written
         self._say(str(no), "error")

@@ -110,7 +110,7 @@ def _facts(
         size = [Span(f"{formatting.counted(one.files, 'file')}  ", "quiet"), *size]
     elif one.is_over and not size:
         size = [Span("no change", "quiet")]
-    cost = formatting.money(one.cost, currency) if one.cost >= 0 else ""
+    cost = formatting.money(one.cost, currency) if one.cost > 0 else ""
     tokens = f"{formatting.tokens(one.tokens)} tokens" if one.tokens else ""
     seconds = (one.ended_at or now) - one.began_at if one.began_at else 0.0
     time = formatting.duration(max(0.0, seconds)) if seconds else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,17 +61,11 @@ class FuturesController:
     Args:
         bench: the workbench with chat, timeline and prompt.
         conversation: the session.
+        write: begins a message to a future: called with its key and with text that was typed over it.
 
     Attributes:
         view: the future in place of the chat; None for none.
     """
-
-    class WriteWanted(Message, bubble=False):
-        """Text was typed over the future on view, which is the beginning of a message to it."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
 
     class StartWanted(Message, bubble=False):
         """Futures are to begin at a checkpoint."""
@@ -80,8 +74,14 @@ class FuturesController:
             super().__init__()
             self.target = target
 
-    def __init__(self, bench: Workbench, conversation: ConversationController) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        conversation: ConversationController,
+        write: Callable[[str, str], object],
+    ) -> None:
         self._bench = bench
+        self._write = write
         self._conversation = conversation
         self._engine: Futures | None = None
         self._opening = asyncio.Lock()
@@ -211,7 +211,9 @@ class FuturesController:
 
     def write(self, text: str) -> None:
         """Begin a message to the future on view with text that was typed over it."""
-        self._bench.screen.post_message(self.WriteWanted(text))
+        if self.view is not None:
+            # At once, so that the next letters wait for the field.
+            self._write(self.view.key, text)
 
     def stop_feed(self) -> None:
         """Read no events of a future any more."""

@@ -172,7 +172,7 @@ class MainScreen(Screen[None]):
         self.conversation = ConversationController(launch, bench)
         self.completion = bench.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
-        self.futures = FuturesController(bench, self.conversation)
+        self.futures = FuturesController(bench, self.conversation, self._write_to_future)
         self.keystrokes = Keystrokes(bench, self.viewer, self.futures)
         self._prompt_modes = PromptModes(bench, self.conversation)
         self._demo = DemoPlayer(bench, launch)
@@ -967,12 +967,9 @@ class MainScreen(Screen[None]):
         """A key of the future on view."""
         self.bench.start(futures.act(self.parts, event.action), opens=event.action != "stop")
 
-    @on(FuturesController.WriteWanted)
-    def _write_wanted(self, event: FuturesController.WriteWanted) -> None:
-        """Write a message to the future on view, which begins with what was typed."""
-        if self.bench.future is not None:
-            work = futures.steer(self.parts, self.bench.future.key, event.text)
-            self.bench.start(work, opens=True)
+    def _write_to_future(self, key: str, text: str) -> None:
+        """Write a message to a future, which begins with what was typed."""
+        self.bench.start(futures.steer(self.parts, key, text), opens=True)
 
     @on(FuturesController.StartWanted)
     def _start_wanted(self, event: FuturesController.StartWanted) -> None:

@@ -606,8 +606,10 @@ class PreviewState:
         if self.files.files.goes_along:
             self.actions = [_hinted(one, self.files.hints()) for one in self.plain_actions]
         elif any(one.name == BRING.name for one in self.plain_actions):
-            bring = _hinted(BRING, self.files.hints())
-            self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
+            hints = self.files.hints()
+            self.actions = [
+                _hinted(one, hints) if one.name == BRING.name else one for one in self.plain_actions
+            ]
         else:
             self.actions = _with_files(self.plain_actions, self.files.hints(), self.pending)
 

@@ -475,6 +475,8 @@ def figure_of(checkpoint: CheckpointNode, glyphs: Glyphs) -> Span:
         is_guess = not checkpoint.saved_measured
         sizes = numbers.both_sizes(checkpoint.before, after, glyphs.to, estimated=is_guess)
         return Span(sizes.replace(numbers.MINUS, glyphs.minus), "compaction")
+    if checkpoint.is_heading and not (checkpoint.tokens or checkpoint.measured):
+        return Span("", "quiet")
     if checkpoint.is_heading:
         return Span(numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink")
     if checkpoint.change == 0 and not checkpoint.change_measured:
@@ -877,7 +879,7 @@ def line_details(
 
 def _money(future: FutureChanged, currency: str) -> str:
     """Return the cost of a future so far; empty if no prices are set."""
-    return numbers.money(future.cost, currency) if future.cost >= 0 else ""
+    return numbers.money(future.cost, currency) if future.cost > 0 else ""
 
 
 def future_details(
@@ -891,7 +893,9 @@ def future_details(
     does = state_words(future)
     if future.why and future.state in ("failed", "waiting", "stopped"):
         does = f"{does}: {one_line(future.why)}"
-    facts = [numbers.counted(future.step, "step")] if future.step else []
+    facts = []
+    if future.step and future.state != "running":
+        facts.append(numbers.counted(future.step, "step"))
     facts += [f"{numbers.tokens(future.tokens)} tokens"] if future.tokens else []
     facts += list(filter(None, [_money(future, currency)]))
     rows = [

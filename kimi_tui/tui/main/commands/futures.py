@@ -207,11 +207,11 @@ async def show_page(main: MainParts, group: FutureGroup, chosen: str = "") -> No
 
     engine = await main.futures.engine()
     first = group.futures[0]
-    where = "here" if first.checkpoint_id < 0 else f"#{first.checkpoint_id}"
+    where = "" if first.checkpoint_id < 0 else f" from #{first.checkpoint_id}"
     page = FuturesPage(
         await main.futures.shown(group),
         main.bench.header.heading._replace(words=READ_ONLY),
-        title=f"{counted(len(group.futures), 'future')} from {where}",
+        title=f"{counted(len(group.futures), 'future')}{where}",
         currency=main.futures.currency,
         stop=engine.stop,
         opinion=getattr(engine, "opinion", None),
@@ -289,7 +289,14 @@ async def _take_file(main: MainParts, one: FutureChanged, path: str) -> None:
     question = RewindScreen(
         replace(
             found,
-            files=replace(files, files=tuple(mine)),
+            files=replace(files, files=tuple(mine), not_covered=(), remarks=()),
+            # The conversation stays as it is.
+            steps=0,
+            turns=0,
+            messages=0,
+            dropped=(),
+            is_there=True,
+            tokens_after=found.tokens_before,
             label=f"{shown_name(path)} as future {one.number} left it.",
         ),
         actions=(leave, bring),
