@@ -204,6 +204,7 @@ def _key_hints(
     mode_key: str,
     reads_on: bool,
     tab_words: str,
+    stops: str,
 ) -> tuple[tuple[str, str], ...]:
     """Return the footer's hints while answers are shown.
 
@@ -214,6 +215,7 @@ def _key_hints(
         mode_key: the key that changes the approval mode; empty for none.
         reads_on: whether there are more rows than are visible.
         tab_words: the words for Tab; empty if Tab leads to the chat.
+        stops: what Esc stops.
     """
     boxes = [choice.key for choice in answers if choice.then == "check"]
     others = "/".join(choice.key for choice in answers if choice.then != "check")
@@ -232,7 +234,7 @@ def _key_hints(
         *((("Ctrl+G", "edit the command"),) if can_change else ()),
         *(((mode_key, "mode"),) if mode_key else ()),
         *(() if tab_words else (("Tab", "chat"),)),
-        ("Esc", "stop the turn"),
+        ("Esc", f"stop {stops}"),
     )
 
 
@@ -432,6 +434,9 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         prompt: the prompt below the question, which gets the prose.
         typed_at: the monotonic time at which text was last typed that further keys may continue; 0 for never.
         asker: who asks, if it is not the agent of the current conversation: a future, with its name.
+
+    Attributes:
+        request: as above; so is `asker`.
     """
 
     class Answered(Message):
@@ -469,7 +474,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         asker: str = "",
     ) -> None:
         super().__init__()
-        self._asker = asker
+        self.asker = asker
         self._write_behind = write
         self._prompt = prompt
         self._is_behind = False
@@ -603,7 +608,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             self._choices,
             glyphs,
             can_change=may_be_changed(self.request),
-            mode_key=key_of("mode", self._keys),
+            mode_key="" if self.asker else key_of("mode", self._keys),
+            stops="this future" if self.asker else "the turn",
             reads_on=not self._detail.shows_all,
             tab_words=self._detail.more_words,
         )
@@ -1065,7 +1071,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             toll=self.toll,
             folded=folded,
             checked=self._checked,
-            asker=self._asker,
+            asker=self.asker,
         )
         self._detail.fit(
             max(10, width - SIDES - 3),

@@ -13,8 +13,6 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from textual.message import Message
-
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.conversation import ConversationController
@@ -24,6 +22,7 @@ from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
     from kimi_tui.futures.running import Futures
+    from kimi_tui.futures.values import Estimate, FuturesPlan
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.futures import FutureGroup
     from kimi_tui.projection.session_model import SessionModel
@@ -62,26 +61,22 @@ class FuturesController:
         bench: the workbench with chat, timeline and prompt.
         conversation: the session.
         write: begins a message to a future: called with its key and with text that was typed over it.
+        begin: asks how futures are to begin at a checkpoint.
 
     Attributes:
         view: the future in place of the chat; None for none.
     """
-
-    class StartWanted(Message, bubble=False):
-        """Futures are to begin at a checkpoint."""
-
-        def __init__(self, target: Target) -> None:
-            super().__init__()
-            self.target = target
 
     def __init__(
         self,
         bench: Workbench,
         conversation: ConversationController,
         write: Callable[[str, str], object],
+        begin: Callable[[Target], object],
     ) -> None:
         self._bench = bench
         self._write = write
+        self._begin = begin
         self._conversation = conversation
         self._engine: Futures | None = None
         self._opening = asyncio.Lock()
@@ -101,7 +96,7 @@ class FuturesController:
 
     def begin_from(self, target: Target) -> None:
         """Have the user asked how futures are to begin at a checkpoint."""
-        self._bench.screen.post_message(self.StartWanted(target))
+        self._begin(target)  # at once, so that the next keys wait for the question
 
     async def engine(self) -> Futures:
         """Return the running set, which is loaded at the first call."""
@@ -114,6 +109,14 @@ class FuturesController:
 
                 self._engine = await asyncio.to_thread(Futures, soul, self._conversation.launch)
         return self._engine
+
+    async def estimate(self, plan: FuturesPlan) -> Estimate:
+        """Return what a plan costs; the running set is loaded meanwhile, so that the question need not wait for it.
+
+        Raises:
+            NoFutures: the plan cannot be carried out.
+        """
+        return await (await self.engine()).estimate(plan)
 
     @property
     def currency(self) -> str:
@@ -270,6 +273,11 @@ class FuturesController:
 
         state = self.state(key)
         return f"Future {state.number}: {future_name(state)}" if state is not None else "A future"
+
+    def asker_of(self, request_id: str) -> str:
+        """Return the key of the future that has asked; empty if it was the current conversation."""
+        key, separator, _ = request_id.partition(_SEPARATOR)
+        return key if separator else ""
 
     def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str) -> bool:
         """Pass an answer to the future that has asked; return False if it was the current conversation."""

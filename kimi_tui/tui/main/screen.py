@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.demo import Demo
     from kimi_tui.instant.stored_frame import StoredFrame
+    from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import WindowStatus
@@ -172,7 +173,9 @@ class MainScreen(Screen[None]):
         self.conversation = ConversationController(launch, bench)
         self.completion = bench.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
-        self.futures = FuturesController(bench, self.conversation, self._write_to_future)
+        self.futures = FuturesController(
+            bench, self.conversation, self._write_to_future, self._begin_futures
+        )
         self.keystrokes = Keystrokes(bench, self.viewer, self.futures)
         self._prompt_modes = PromptModes(bench, self.conversation)
         self._demo = DemoPlayer(bench, launch)
@@ -971,10 +974,9 @@ class MainScreen(Screen[None]):
         """Write a message to a future, which begins with what was typed."""
         self.bench.start(futures.steer(self.parts, key, text), opens=True)
 
-    @on(FuturesController.StartWanted)
-    def _start_wanted(self, event: FuturesController.StartWanted) -> None:
+    def _begin_futures(self, target: Target) -> None:
         """Ask how futures are to begin at the checkpoint of a preview."""
-        self.bench.start(futures.start(self.parts, event.target), opens=True)
+        self.bench.start(futures.start(self.parts, target), opens=True)
 
     def on_timeline_left(self) -> None:
         """Return the focus from the timeline."""
@@ -1076,6 +1078,11 @@ class MainScreen(Screen[None]):
                 self.bench.leave_chat()
             return
         self.viewer.hide_prospect()
+        panel = self.bench.question
+        if panel is not None and panel.asker and self.focused in (None, panel):
+            key = self.futures.asker_of(panel.request.id)
+            self.bench.start(futures.stop(self.parts, key))
+            return
         if self.futures.leave(back=True):
             return
         if self.conversation.stop() or self.viewer.leave(back=True):

@@ -759,7 +759,7 @@ def checkpoint_details(
                 Span(" tokens", "quiet"),
             ]
         )
-    elif not checkpoint.is_summary:
+    elif not checkpoint.is_summary and (checkpoint.tokens or checkpoint.measured):
         freed = numbers.tokens(
             model.frees(checkpoint), estimated=model.estimated or not checkpoint.measured
         )

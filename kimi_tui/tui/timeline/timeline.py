@@ -836,5 +836,7 @@ def _prospect_of(row: TimelineRow | None, model: TimelineModel) -> Prospect:
         return Prospect(target, line.tokens_before or None if line is not None else None, True)
     if line is not None:
         return Prospect(target, checkpoint.tokens, True)
+    if not (checkpoint.tokens or checkpoint.measured):
+        return Prospect(target)
     is_guess = model.estimated or not checkpoint.measured
     return Prospect(target, model.used - model.frees(checkpoint), is_guess)

@@ -86,7 +86,7 @@ async def start(
     from kimi_tui.tui.futures.form import FuturesForm
 
     conversation = main.conversation
-    engine = await main.futures.engine()
+    await conversation.opened("travel")
     target = target or Target(END)
     where = "here" if target.is_end else rewind.name_of(main, target)
     form = FuturesForm(
@@ -97,7 +97,7 @@ async def start(
     model = conversation.state.model
     dialog = FuturesDialog(
         form,
-        engine.estimate,
+        main.futures.estimate,
         title=title or f"Futures from {where}",
         model=model_name(model.name) if model is not None else "",
         has_message=not target.is_end and (point is None or point.is_heading),
@@ -107,6 +107,7 @@ async def start(
         if words:
             main.bench.keep(f"/futures {count} {words}")
         return
+    engine = await main.futures.engine()
     try:
         await engine.start(plan)
     except NoFutures as no:
