@@ -133,7 +133,7 @@ class FakeFutures:
 
     def end(self, key: str, **values: Any) -> None:
         """End a future."""
-        self.change(key, ended_at=time.time(), **{"state": "done", **values})
+        self.change(key, **{"state": "done", "ended_at": time.time(), **values})
 
     # --- what the screens call
 
@@ -187,7 +187,7 @@ class FakeFutures:
         """Return no past."""
         return ()
 
-    async def steer(self, key: str, text: str) -> None:
+    def steer(self, key: str, text: str) -> None:
         """Note a message to a future."""
         self.said.append((key, text))
 
@@ -201,15 +201,13 @@ class FakeFutures:
         for one in [one for one in self.states if not one.is_over]:
             await self.stop(one.key)
 
-    async def answer(
-        self, key: str, request_id: str, answer: ApprovalAnswer, feedback: str = ""
-    ) -> None:
+    def answer(self, key: str, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
         """Note an answer."""
         self.answers.append((key, request_id, answer, feedback))
         self.asked = [one for one in self.asked if one[1].id != request_id or one[0] != key]
         self.change(key, state="running", asks=())
 
-    async def set_mode(self, key: str, mode: str) -> None:
+    def set_mode(self, key: str, mode: str) -> None:
         """Note a mode."""
         self.calls.append(("mode", key, mode))
 

@@ -22,8 +22,8 @@ COUNTS = tuple(range(LEAST, MOST + 1))
 FieldName = Literal[
     "count", "same-message", "message", "same-model", "model", "check", "network", "limit"
 ]
-_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
-_TOKENS = {"k": 1e3, "m": 1e6, "tokens": 1.0, "token": 1.0}
+_LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)(?: tokens)?", re.ASCII)
+_TOKENS = {"k": 1e3, "K": 1e3, "M": 1e6, "tokens": 1.0, "token": 1.0}
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _LIMIT_CHARS = 100
 _MOST_NAMED = 6
@@ -120,11 +120,12 @@ def parsed_limits(written: str, currency: str) -> Caps:
     if len(written) > _LIMIT_CHARS:
         raise NoFutures("The limit is too long. Use for example 200k, $0.50 or 10 min.", "caps")
     for part in filter(None, (piece.strip() for piece in written.split(","))):
-        bare = part.lower().removeprefix(currency.lower()).strip()
+        bare = part.removeprefix(currency).strip()
         found = _LIMIT.fullmatch(bare)
         figure = float(found[1]) if found else 0.0
         unit = found[2] if found else "?"
-        is_money = bare != part.lower() and unit == ""
+        # 5m could be minutes or millions, so it is neither.
+        is_money = bare != part and unit == ""
         if not figure:
             unit = "?"
         if is_money and figure:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
@@ -66,6 +66,9 @@ class FuturesController:
     Attributes:
         view: the future in place of the chat; None for none.
     """
+
+    QUIET_S: ClassVar[float] = QUIET_S
+    """Seconds without a key before a key acts on the future on view."""
 
     def __init__(
         self,
@@ -174,7 +177,7 @@ class FuturesController:
         bench.prompt.reading_words = f"Reading future {state.number}"
         bench.prompt.reading = -1
         self._head(f"future {state.number}")
-        self._quiet = QuietKeyboard(time.monotonic(), 0.0, QUIET_S)
+        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         bench.screen.set_focus(view.transcript)
         # Nothing is awaited between these two: what is told meanwhile is in one of them.
         records = [*past, *engine.records(key)]
