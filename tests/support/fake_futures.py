@@ -175,6 +175,10 @@ class FakeFutures:
             self.tell(key, TurnBegin(one.message or "the message"))
         return tuple(keys)
 
+    def state(self, key: str) -> FutureChanged:
+        """Return the state of a future."""
+        return next(one for one in self.states if one.key == key)
+
     def wire(self, key: str) -> Wire:
         """Return the wire of a future."""
         return self._wires[key]
