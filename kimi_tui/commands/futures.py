@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         launch = launch_of(
             Options(work_dir=str(session.work_dir), session=session.id, mode=options.mode)
         )
-        return asyncio.run(_Run(options, launch).main())
+        return asyncio.run(_FuturesRun(options, launch).main())
     except NoFutures as no:
         complain(str(no))
         return USAGE if no.field else FAILED
@@ -176,7 +176,7 @@ def _plan(options: Namespace) -> FuturesPlan:
     )
 
 
-class _Run:
+class _FuturesRun:
     """One run of the command.
 
     Args:

@@ -8,7 +8,8 @@ standard input stops everything in order. Lines on standard output are objects w
     {"ready": FACTS}        the session is open: the model, the mode, and why there is no sandbox
     {"gate": "ask"}         a request waits for its turn; "first" when its answer begins, "left" when it has ended
     {"spent": [INPUT, CACHED, OUTPUT, COST]}   after each step; the cost is -1 without prices
-    {"ended": FACTS}        the turn has ended: the reason, error, advice and kind of `TurnEnd`, the limit that was reached, the answer
+    {"ended": FACTS}        the turn has ended: the reason, error, advice and kind of `TurnEnd`, the limit that was reached, the answer, and whether the
+                            check follows
     {"checked": FACTS}      the check has ended: exit code (null if it was not run), seconds, and the last lines of its output
 """
 
@@ -21,11 +22,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from kimi_tui import lenient_json
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.headless.messages import BadMessage, message_of
@@ -86,7 +95,7 @@ class _Turns:
             self._waiting.pop(0).set()
 
     @contextlib.asynccontextmanager
-    async def taken(self) -> AsyncIterator[Any]:
+    async def taken(self) -> AsyncGenerator[Callable[[], None]]:
         """Wait until a request may leave; yield a function to be called when its answer begins."""
         turn = asyncio.Event()
         self._waiting.append(turn)
@@ -182,7 +191,7 @@ class _Child:
         order = self._order
         mode = cast("Mode", order.options.get("mode", "sandboxed"))
         launch = launch_of(Options(work_dir=os.getcwd(), mode=mode))
-        facts = {**order.choice, "headers": dict(order.choice.get("headers") or {})}
+        facts: dict[str, Any] = {**order.choice, "headers": dict(order.choice.get("headers") or {})}
         for name in ("capabilities", "remarks"):
             if facts.get(name) is not None:
                 facts[name] = tuple(facts[name])
@@ -214,7 +223,11 @@ class _Child:
         self._prices = launch.config.prices
         harden()
         session = Session(Path(self._order.session), launch.work_dir)
-        given = GivenSession(session, lambda model: _take_turns(model, self._turns))
+
+        def provided(model: ChatProvider) -> None:
+            _take_turns(model, self._turns)
+
+        given = GivenSession(session, provided)
         self._opening = asyncio.create_task(
             open_session(launch, waits_for_sandbox=False, given=given), name="opening"
         )
@@ -226,7 +239,7 @@ class _Child:
         following = asyncio.create_task(self._follow(subscription), name="follow")
         try:
             self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
-            if not self._is_stopped:
+            if not (self._is_stopped or self._limit):
                 with contextlib.suppress(*TURN_ERRORS):
                     await soul.run(self._order.message)
             await self._settle(soul)
@@ -235,12 +248,12 @@ class _Child:
                 await asyncio.wait_for(self._turn_over.wait(), 0 if self._is_stopped else _HEARD_S)
             if self._end is None:
                 self._end = ev.TurnEnd("interrupted")
-            self._tell({"ended": self._ending(self._end)})
-            in_order = self._end.reason in ("done", "rejected") or self._end.kind in (
-                "steps",
-                "budget",
-            )
-            if self._order.check and not self._is_stopped and (in_order or self._limit):
+            end = self._end
+            in_order = end.reason in ("done", "rejected") or end.kind in ("steps", "budget")
+            checks = bool(self._order.check) and not self._is_stopped
+            checks = checks and (in_order or bool(self._limit))
+            self._tell({"ended": {**self._ending(end), "checks": checks}})
+            if checks:
                 self._checking = asyncio.create_task(self._check(soul), name="check")
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._checking
@@ -268,7 +281,7 @@ class _Child:
             "answer": "".join(self._answer)[-_MOST_ANSWER:],
         }
 
-    async def _follow(self, subscription: AsyncIterator[ev.EventRecord]) -> None:
+    async def _follow(self, subscription: AsyncIterable[ev.EventRecord]) -> None:
         soul = self._soul
         assert soul is not None
         async for record in subscription:
@@ -356,7 +369,10 @@ class _Child:
         self._stop()
 
     async def _carry_out(self, line: bytes) -> None:
-        found: Any = json.loads(line)
+        try:
+            found = lenient_json.mapping(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise BadMessage(f"The line is not JSON: {error}.") from error
         kind = found.get("type")
         if kind == "go":
             self._turns.go()
@@ -390,7 +406,10 @@ async def _main(out: int) -> int:
         first = await anext(lines)
     except StopAsyncIteration:
         return 0
-    order = Order(**json.loads(first))
+    try:
+        order = Order(**json.loads(first))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"The order of the future cannot be read: {error}") from error
     return await _Child(order, lines, Output(out)).run()
 
 

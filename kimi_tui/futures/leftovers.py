@@ -20,9 +20,9 @@ from kimi_tui.futures.world_line import (
     PREFIX,
     FutureNote,
     adopt,
+    has_step,
     is_running,
     left_behind,
-    n_checkpoints,
 )
 from kimi_tui.session.errors import SessionError
 from kimi_tui.soul.errors import SoulBusy
@@ -91,7 +91,7 @@ def _is_running(folder: Path, *, wait: bool) -> bool:
 
 async def _taken(soul: KimiSoul, folder: Path, note: FutureNote) -> bool:
     """Make one future a world line; return false if it has no step, so that it was removed."""
-    if await asyncio.to_thread(n_checkpoints, folder) <= note.n_before:
+    if not await asyncio.to_thread(has_step, folder, note.n_before):
         await asyncio.to_thread(remove_tree, folder)
         return False
     state = note.state

@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Sequence
+
 else:
     import _signal as signal
 
-_PR_SET_PDEATHSIG = 1
 _BEGIN = (
     "import sys; sys.path.extend(sys.argv[1:3]); import namespace; namespace.begin(sys.argv[3:])"
 )
@@ -35,19 +35,24 @@ def beginning(words: int, parent: int, command: "Sequence[str]") -> list[str]:
     return [*how, str(words), str(parent), *command]
 
 
+def _stay(_child: int, _is_command: bool) -> None:
+    """Never called: a view needs no process below this one."""
+
+
 def begin(arguments: "list[str]") -> None:
     """Carry out the arguments of `beginning`; does not return. What goes wrong is one line on standard error, with the exit code 125."""
     words, parent, command = int(arguments[0]), int(arguments[1]), arguments[2:]
     try:
-        import confine
-
+        # The folder of that module is on the path; the package itself is not imported.
+        __import__("confine")
+        confine = sys.modules["confine"]
         if words >= 0:
             with open(words, "rb") as file:
                 told = [os.fsdecode(one) for one in file.read().split(b"\0")]
-            confine.confine(told, lambda _child, _is_command: None)
+            confine.confine(told, _stay)
         if sys.platform == "linux":
             # A user namespace resets it, so it comes last. The program stops in order on this signal.
-            confine._libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+            confine.end_with_parent(int(signal.SIGTERM))
         if os.getppid() != parent:
             os._exit(1)
         os.execv(command[0], command)

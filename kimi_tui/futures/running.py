@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from kimi_tui import lenient_json
 from kimi_tui.app_paths import make_private
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.filesystem import remove_tree
@@ -28,12 +29,13 @@ from kimi_tui.futures.child import Order
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
 from kimi_tui.futures.process import FutureProcess
-from kimi_tui.futures.turns import ModelTurns, Server, Wait
+from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
 from kimi_tui.futures.values import LONGEST_CHECK_S, Estimate, FuturesPlan, NoFutures
 from kimi_tui.futures.world_line import (
     PREFIX,
     FutureNote,
     adopt,
+    has_step,
     n_checkpoints,
     stored_states,
     write_note,
@@ -45,13 +47,13 @@ from kimi_tui.session.store import prune
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.tools.past_command import cache_of, place_of
+from kimi_tui.tools.past_command import cache_of, set_place
 from kimi_tui.tools.sandbox.view import PastView, opened_view
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, EventRecord, FutureChanged
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.base import Base, NoBase, Past, Progress
+from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
 from kimi_tui.workspace.diff import FileDifference
 from kimi_tui.workspace.snapshots import SnapshotLog
 
@@ -248,15 +250,14 @@ class Futures:
             lambda key: self._say(key, type="go"),
             self._waits,
         )
-        place = place_of(self._session.dir, self._environ)
-        place = place.with_name(f"{place.name}~{group}")
+        place = set_place(self._session.dir, group, self._environ)
         stack = ExitStack()
         try:
             base = await self._base(place, plan, futures, stack)
             for future in futures:
                 turns.join(
                     future.state.key,
-                    Server(future.planned.choice.base_url, future.planned.sameness),
+                    ModelServer(future.planned.choice.base_url, future.planned.sameness),
                 )
                 self._turns[future.state.key] = turns
             begun = [
@@ -306,8 +307,6 @@ class Futures:
         def told(progress: Progress) -> None:
             words = f"Writing its files: {progress.done:,} of {progress.of:,}."
             loop.call_soon_threadsafe(self._tell_all, futures, words)
-
-        from kimi_tui.workspace.base import FileState
 
         await asyncio.to_thread(base.move, FileState(found), told, lambda: bool(is_over))
         self._tell_all(futures, "")
@@ -401,50 +400,43 @@ class Futures:
         )
         process = FutureProcess(partial(self._heard, future), words, view.folder, self._environ)
         future.process = process
-        if seconds := plan.caps.seconds:
-            limit = f"It used up its time: {seconds:g} seconds."
-            future.timer = asyncio.get_running_loop().call_later(
-                seconds, partial(process.say, type="limit", text=limit)
-            )
         return await process.run(order)
 
     # -- what a process tells --------------------------------------------------------------------
 
     def _heard(self, future: _Future, line: Mapping[str, Any]) -> None:
         turns = self._turns.get(future.state.key)
-        match line:
-            case {"record": dict() as stored}:
-                record = future.decoder.decode_record(
-                    cast("Mapping[str, Any]", stored), len(future.records) + 1
+        key = future.state.key
+        if "record" in line:
+            stored = lenient_json.mapping(line["record"])
+            record = future.decoder.decode_record(stored, len(future.records) + 1)
+            if record is not None:
+                self._take(future, record)
+        elif "gate" in line and turns is not None:
+            said = {"ask": turns.ask, "first": turns.begun, "left": turns.left}
+            if (tell := said.get(str(line["gate"]))) is not None:
+                tell(key)
+        elif "spent" in line:
+            figures = lenient_json.listing(line["spent"])
+            if len(figures) == 4:
+                counts = [lenient_json.count(one) or 0 for one in figures[:3]]
+                cost = float(figures[3])
+                self._change(future, input=counts[0], cached=counts[1], output=counts[2], cost=cost)
+        elif "ready" in line:
+            seconds, process = future.plan.caps.seconds, future.process
+            if seconds and process is not None:
+                limit = f"It used up its time: {seconds:g} seconds."
+                future.timer = asyncio.get_running_loop().call_later(
+                    seconds, partial(process.say, type="limit", text=limit)
                 )
-                if record is not None:
-                    self._take(future, record)
-            case {"gate": "ask"} if turns is not None:
-                turns.ask(future.state.key)
-            case {"gate": "first"} if turns is not None:
-                turns.begun(future.state.key)
-            case {"gate": "left"} if turns is not None:
-                turns.left(future.state.key)
-            case {"spent": [int(), int(), int(), float() | int()] as spent}:
-                figures = cast("list[Any]", spent)
-                self._change(
-                    future,
-                    input=figures[0],
-                    cached=figures[1],
-                    output=figures[2],
-                    cost=float(figures[3]),
-                )
-            case {"ready": dict()}:
-                if future.state.state == "preparing":
-                    self._change(future, state="running", why="")
-            case {"ended": dict() as ended}:
-                future.ended = cast("Mapping[str, Any]", ended)
-                if future.plan.check and not future.is_stopped:
-                    self._change(future, state="checking", why="", asks=())
-            case {"checked": dict() as checked}:
-                future.checked = cast("Mapping[str, Any]", checked)
-            case _:
-                pass
+            if future.state.state == "preparing":
+                self._change(future, state="running", why="")
+        elif "ended" in line:
+            future.ended = lenient_json.mapping(line["ended"])
+            if future.ended.get("checks"):
+                self._change(future, state="checking", why="", asks=())
+        elif "checked" in line:
+            future.checked = lenient_json.mapping(line["checked"])
 
     def _take(self, future: _Future, record: EventRecord) -> None:
         event = record.event
@@ -542,7 +534,7 @@ class Futures:
         try:
             await self._compared(future)
             self._publish(future, future.state)
-            if await asyncio.to_thread(n_checkpoints, fork.dir) <= future.n_before:
+            if not await asyncio.to_thread(has_step, fork.dir, future.n_before):
                 await asyncio.to_thread(remove_tree, fork.dir)
                 return
             adopting = partial(
@@ -646,7 +638,9 @@ class Futures:
         Raises:
             NoFutures: it is no world line (yet).
         """
-        return await self._soul.travel.preview(self._target(key))
+        target = self._target(key)
+        await self._soul.files_ready()
+        return await self._soul.travel.preview(target)
 
     async def make_current(
         self,
@@ -663,11 +657,13 @@ class Futures:
             SoulBusy: something runs.
             OSError: the disk refused.
         """
-        return await self._soul.travel.rewind(self._target(key), files, chosen)
+        target = self._target(key)
+        await self._soul.files_ready()
+        return await self._soul.travel.rewind(target, files, chosen)
 
     async def take_file(self, key: str, path: str) -> RewindOutcome:
         """Bring one file as a future left it, and nothing else. Raises what `make_current` raises."""
-        return await self._soul.travel.rewind(self._target(key), "only", [path])
+        return await self.make_current(key, "only", [path])
 
     def _target(self, key: str) -> Target:
         state = self.state(key)
@@ -746,14 +742,22 @@ def _differences(folder: Path, work: Path, since: str, newest: str) -> list[File
     Raises:
         NoBase: a snapshot is missing.
     """
-    from kimi_tui.workspace.base import FileState
-
     past = Past(folder, work)
     begun = past.log.get(since)
     end = past.log.after_checkpoint(newest) if newest else past.log.last
     if begun is None or end is None:
         raise NoBase("The file snapshots of that future were deleted.")
-    return past.differences(FileState(begun), FileState(end))
+    one, other = FileState(begun), FileState(end)
+    found = past.differences(one, other)
+    # What no snapshot has is not among the files of a future where commands may not read it; it did not go.
+    before = past.entries(one, [each.path for each in found])
+    after = past.entries(other, [each.path for each in found])
+    hidden = {
+        path
+        for path, entry in before.items()
+        if entry is not None and not entry.is_known and after.get(path) is None
+    }
+    return [each for each in found if each.path not in hidden]
 
 
 def _moved(fork: Session, before: Path, now: Path) -> None:

@@ -15,7 +15,7 @@ Wait = Literal["", "first", "turn"]
 """Why a future waits: for the first answer of another one, or because the server answers enough others."""
 
 
-class Server(NamedTuple):
+class ModelServer(NamedTuple):
     """What the requests of a future have in common with those of others: the server, and the model with its settings."""
 
     url: str
@@ -47,12 +47,12 @@ class ModelTurns:
         self._most = most
         self._go = go
         self._waits = waits
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, ModelServer] = {}
         self._lines: dict[str, _Line] = {}
-        self._leaders: dict[Server, str] = {}
-        self._warm: set[Server] = set()
+        self._leaders: dict[ModelServer, str] = {}
+        self._warm: set[ModelServer] = set()
 
-    def join(self, key: str, server: Server) -> None:
+    def join(self, key: str, server: ModelServer) -> None:
         """Add a future. The first one of a model leads the others."""
         self._servers[key] = server
         self._lines.setdefault(server.url, _Line(self._most(server.url)))

@@ -28,7 +28,7 @@ class Caps(NamedTuple):
     Attributes:
         tokens: input (cached too) and output tokens.
         cost: money, by the configured prices.
-        seconds: the time since its process was started.
+        seconds: the time since its session was open.
         steps: the steps of its turn; 0 for the configured number.
     """
 

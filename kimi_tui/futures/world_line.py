@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular, remove_tree
@@ -24,6 +24,7 @@ from kimi_tui.session.images import IMAGES_NAME
 from kimi_tui.session.journal import FUTURE
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.rotation import LIVE_NAME, next_number, stored_world_lines, world_line_path
+from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import shared_checkpoints
 from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
@@ -35,6 +36,7 @@ PREFIX = ".future-"
 """The beginning of the name of a future's session; sessions whose names begin with a dot are not listed."""
 NOTE_NAME = "future.json"
 _MOST_NOTE = 1 << 20
+_ANSWERS = frozenset({MessageKind.ANSWER, MessageKind.WORDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ def read_note(folder: Path) -> FutureNote | None:
     if not isinstance(state, FutureChanged):
         return None
     count = lenient_json.count(facts.get("n_before")) or 0
-    texts = (lenient_json.text(facts.get(name)) for name in ("parent", "since"))
-    return FutureNote(*texts, count, state)
+    parent, since = (lenient_json.text(facts.get(name)) for name in ("parent", "since"))
+    return FutureNote(parent, since, count, state)
 
 
 def left_behind(bucket: Path) -> Iterator[tuple[Path, FutureNote | None]]:
@@ -114,6 +116,19 @@ def n_checkpoints(folder: Path) -> int:
     with contextlib.suppress(OSError):
         return len(scan_world_line(Storage(), folder, 0).checkpoints)
     return 0
+
+
+def has_step(folder: Path, n_before: int) -> bool:
+    """Return whether the session of a future has an answer of a model after its first checkpoints."""
+    with contextlib.suppress(OSError):
+        index = scan_world_line(Storage(), folder, 0)
+        points = index.checkpoints
+        if len(points) > n_before:
+            kinds = index.kinds(points[n_before].message_index, index.n_messages)
+            return not _ANSWERS.isdisjoint(map(MessageKind, kinds))
+        # A compaction leaves fewer checkpoints than there were.
+        return 0 < len(points) < n_before
+    return False
 
 
 async def adopt(
@@ -195,7 +210,7 @@ def stored_states(session: Session) -> list[tuple[FutureChanged, Mapping[str, An
     there = stored_world_lines(session.dir)
     found: list[tuple[FutureChanged, Mapping[str, Any]]] = []
     for n, note in session.context.journal.futures.items():
-        state = decode_event("FutureChanged", cast("dict[str, Any]", dict(note)))
+        state = decode_event("FutureChanged", note)
         if n in there and isinstance(state, FutureChanged):
             found.append((state, note))
     return found

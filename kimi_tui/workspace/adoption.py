@@ -4,6 +4,9 @@ A log is one chain of differences whose last state is the work folder, so the st
 puts them between two snapshots: the first goes from the present files to those with which the future began, the last one back. Both
 are called a restore, since the files are not touched and the changes are nobody's. So every reader of the log, also of an earlier
 version, finds the files of each checkpoint of the future, and a restore of them tells the changes of others from the agent's.
+
+`difference_plan` is for copies that are no line of their own, as those of several agents that write at once: each difference is applied
+when its copy ends, in order, and what differs by then is a conflict.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kimi_tui.workspace.manifest import ManifestEntry
+from kimi_tui.workspace.manifest import Manifest, ManifestEntry
+from kimi_tui.workspace.restore import CHANGED_OUTSIDE_TOO, FileChange, FileFate, as_file
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
 
 
@@ -82,6 +86,30 @@ def _apply(files: dict[str, ManifestEntry], changed: Mapping[str, ManifestEntry 
             files.pop(path, None)
         else:
             files[path] = entry
+
+
+def difference_plan(copied: SnapshotLog, begun: Snapshot, now: Manifest) -> list[FileChange]:
+    """Plan to bring what a copy changed since its beginning, and nothing else, into the work folder; ordered by path.
+
+    Args:
+        copied: the log of the copy.
+        begun: the snapshot with whose files it began.
+        now: a fresh scan of the work folder. A file that differs there from its beginning is a conflict, unless it is as the
+            copy has it already.
+    """
+    before, end = copied.manifest_at(begun), copied.latest
+    changes: list[FileChange] = []
+    for path in sorted(copied.changed_since(begun)):
+        was, then, there = (as_file(files.get(path)) for files in (before, end, now))
+        kept = [one for one in (was, then, there) if one is not None]
+        if was == then or then == there or not all(one.kept for one in kept):
+            continue
+        would: FileFate = "create" if there is None else "delete" if then is None else "restore"
+        if there == was:
+            changes.append(FileChange(path, would, there, then))
+        else:
+            changes.append(FileChange(path, "conflict", there, then, CHANGED_OUTSIDE_TOO, would))
+    return changes
 
 
 def contents_of(records: Iterable[Snapshot | str]) -> dict[str, ManifestEntry]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServerThread
 from support.commands import Place
+from support.kernel_events import need_an_instance
 from support.program import Program
 
 from kimi_tui.commands import doctor
@@ -176,6 +177,7 @@ def test_the_way_to_the_server(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 def test_where_no_changes_are_told_it_says_so_with_a_count(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    need_an_instance()
     told = reported(place, "--offline")["file changes"]
     assert told["state"] == "ok"
     monkeypatch.setattr(tree_watch, "most_watches", lambda: 4)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.file_histories import FileHistory
+from support.kernel_events import need_an_instance
 
 from kimi_tui.workspace import tree_watch
 from kimi_tui.workspace.manifest import Limits
@@ -28,6 +29,7 @@ class Followed:
         self.root.mkdir()
         self.outside.mkdir()
         self.store = BlobStore(top / "store", 1 << 30)
+        need_an_instance()
         self.watch = TreeWatch(most)
         self.scanner = Scanner(str(self.root), self.store, Limits(), watch=self.watch)
         self.scanner.scan()
