@@ -84,6 +84,7 @@ class _Future:
         wire: its own events; `records` are those so far.
         fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session.
         since: the snapshot of the files with which it began.
+        end: the newest checkpoint of the current line when it was started; empty if it does not begin at its end.
     """
 
     state: FutureChanged
@@ -96,6 +97,7 @@ class _Future:
     fork: Session | None = None
     n_before: int = 0
     since: str = ""
+    end: str = ""
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
@@ -131,6 +133,12 @@ class Futures:
         self._turns: dict[str, ModelTurns] = {}
         soul.futures = lambda: self.states
         soul.before_close.append(self.aclose)
+
+    def use(self, launch: Launch) -> None:
+        """Plan with other options from now on: another model was chosen, or other settings."""
+        if launch is not self._launch:
+            self._launch = launch
+            self._planner = Planner(self._soul, launch, self._environ)
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -172,16 +180,22 @@ class Futures:
     async def history(self, key: str) -> Sequence[EventRecord]:
         """Return the events of the session before the checkpoint with which a future began."""
         state = self.state(key)
+        future = self._futures.get(key)
+        end = future.end if future is not None else ""
         found: list[EventRecord] = []
         begun = -1
+        is_past = False
         for record in await self._soul.history():
             match record.event:
                 case ev.CheckpointCreated(uid=uid) if uid and uid == state.uid:
                     return found[:begun] if begun >= 0 else found
+                case ev.TurnBegin() if is_past:
+                    return found  # the current line went on after its end was taken
                 case ev.TurnBegin():
                     begun = len(found)
-                case ev.CheckpointCreated():
+                case ev.CheckpointCreated(uid=uid):
                     begun = -1
+                    is_past = is_past or bool(end and uid == end)
                 case _:
                     pass
             found.append(record)
@@ -219,6 +233,9 @@ class Futures:
             NoFutures: the plan cannot be carried out.
         """
         planned = await self._planner.planned(plan)
+        points = self._session.context.world_line.checkpoints
+        at_end = plan.target.is_end and not plan.target.world_line
+        end = points[-1].uid if at_end and points else ""
         group = uuid.uuid4().hex[:12]
         futures: list[_Future] = []
         for number, one in enumerate(planned, 1):
@@ -234,7 +251,7 @@ class Futures:
                 model=one.choice.model,
                 began_at=time.time(),
             )
-            futures.append(_Future(state, one, plan))
+            futures.append(_Future(state, one, plan, end=end))
         for future in futures:
             self._futures[future.state.key] = future
             self._publish(future, future.state)
@@ -365,7 +382,7 @@ class Futures:
         target = future.plan.target
         await self._soul.flush()
         fork = await self._session.fork(
-            None if target.is_end else target.id,
+            self._after(future.end) if target.is_end else target.id,
             target.world_line,
             name=f"{PREFIX}{future.state.key}",
         )
@@ -373,6 +390,24 @@ class Futures:
         future.n_before = await asyncio.to_thread(n_checkpoints, fork.dir)
         note = FutureNote(self._session.id, since, future.n_before, future.state)
         await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+
+    def _after(self, end: str) -> int | None:
+        """Return the checkpoint before which the current line ended when a set was started; None if it still ends there.
+
+        Args:
+            end: the uid of its newest checkpoint then; empty if it is not known.
+
+        Raises:
+            NoFutures: the line was rewound meanwhile.
+        """
+        points = self._session.context.world_line.checkpoints
+        uids = [point.uid for point in points]
+        if not end:
+            return None
+        if end not in uids:
+            raise NoFutures("The conversation was rewound before this future could begin.")
+        at = uids.index(end) + 1
+        return points[at].id if at < len(points) else None
 
     async def _run_process(self, future: _Future, view: PastView) -> str:
         assert future.fork is not None

@@ -73,7 +73,7 @@ class FutureGroup(NamedTuple):
             passed = sum(one.check == "passed" for one in self.futures)
             return f"{passed} of {count} passed the check"
         done = sum(one.state == "done" for one in self.futures)
-        return f"{done} of {count} are done" if done < count else f"all {count} are done"
+        return f"{done} of {count} are done" if done < count else "all are done"
 
 
 def groups(futures: Iterable[FutureChanged]) -> Sequence[FutureGroup]:

@@ -213,3 +213,20 @@ async def test_without_overlays_each_future_has_a_copy(
     assert not (scene.work / "src" / "f3.py").exists()
     await scene.soul.travel.undo()
     assert contents(scene.work) == before
+
+
+@pytest.mark.exhaustive
+async def test_the_end_is_where_the_conversation_ended_at_the_start(scene: Scene) -> None:
+    futures, soul = scene.futures, scene.soul
+    before = [point.uid for point in soul.session.context.world_line.checkpoints]
+    (key,) = await futures.start(FuturesPlan(Target(END), (Variant("do gamma"),)))
+    # The conversation goes on before the future has a session of its own.
+    await soul.run("And now?")
+    await futures.ended()
+    line = soul.session.world_line(futures.state(key).world_line)
+    assert [point.uid for point in line.checkpoints[: len(before)]] == before
+    said = [str(message.content) for message in line.messages if message.role == "user"]
+    assert any("do gamma" in text for text in said)
+    assert not any("And now?" in text for text in said)
+    past = [getattr(record.event, "text", "") for record in await futures.history(key)]
+    assert "And now?" not in past

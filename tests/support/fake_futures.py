@@ -142,6 +142,9 @@ class FakeFutures:
         """Whether any has not ended."""
         return any(not one.is_over for one in self.states)
 
+    def use(self, launch: object) -> None:
+        """Take other options, which change nothing here."""
+
     async def estimate(self, plan: FuturesPlan) -> Estimate:
         """Return a made estimate, or refuse."""
         if self.refused is not None:

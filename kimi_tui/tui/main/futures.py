@@ -111,6 +111,7 @@ class FuturesController:
                 from kimi_tui.futures.running import Futures
 
                 self._engine = await asyncio.to_thread(Futures, soul, self._conversation.launch)
+        self._engine.use(self._conversation.launch)
         return self._engine
 
     async def estimate(self, plan: FuturesPlan) -> Estimate:
