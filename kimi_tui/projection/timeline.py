@@ -734,6 +734,8 @@ class TimelineModel:
         head = self.tree.head
         if changed.removed_at:
             self.futures.pop(changed.key, None)
+            if self.lines.world_lines.left.pop(changed.world_line, None) is not None:
+                self.rows.reset(self.tree.lay())
         else:
             self.futures[changed.key] = changed
             self._grown_after.setdefault(changed.key, head.uid if head is not None else "")

@@ -136,3 +136,16 @@ def test_the_filter_finds_a_future_by_its_name() -> None:
     model.show_futures([begins(model, -2, number) for number in (1, 2)])
     list(model.search("try 2"))
     assert [model.rows[at].kind for at in range(len(model.rows))] == ["facts", "future"]
+
+
+def test_a_future_that_is_deleted_takes_its_world_line_along() -> None:
+    model = story()
+    n = next(iter(model.tree.lines))
+    one = replace(begins(model, -2, 1), world_line=n, state="done", check="passed")
+    model.show_futures([one])
+    assert model.future_of(n) == one
+    model.apply(EventRecord(9_000, 0.0, replace(one, removed_at=1.0)))
+    assert n not in model.tree.lines
+    assert all(
+        model.rows[at].line is None or model.rows[at].line.n != n for at in range(len(model.rows))
+    )

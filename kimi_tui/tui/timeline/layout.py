@@ -893,7 +893,7 @@ def future_details(
     does = state_words(future)
     if future.why and future.state in ("failed", "waiting", "stopped"):
         does = f"{does}: {one_line(future.why)}"
-    facts = []
+    facts: list[str] = []
     if future.step and future.state != "running":
         facts.append(numbers.counted(future.step, "step"))
     facts += [f"{numbers.tokens(future.tokens)} tokens"] if future.tokens else []
