@@ -84,6 +84,7 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         ("+2", "after a tool's name: the step made 2 more tool calls"),
         (f"{glyphs.files}3", "3 files changed in the step"),
         ("+11 steps", "11 collapsed steps; Space expands them"),
+        ("1 18.4k", "on a future: tokens of all its calls so far"),
         ("rewind 5 min", "on a world line: it was left by a rewind, 5 minutes ago"),
     )
 
