@@ -76,6 +76,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "futures.down": "down",
     "futures.files": "tab,shift+tab",
     "futures.leave": "escape,q",
+    "futures.new": "n",
     "futures.next": "right",
     "futures.opinion": "o",
     "futures.page_down": "pagedown",

@@ -20,6 +20,11 @@ def future_name(one: FutureChanged) -> str:
     return one_line(own or one.message)[:NAME_CHARS] or f"Future {one.number}"
 
 
+def model_words(one: FutureChanged) -> str:
+    """Return the model of a future, without the name of who made it."""
+    return one_line(one.model).rpartition("/")[2]
+
+
 def state_words(one: FutureChanged) -> str:
     """Return what a future does, or how it ended, in a few words: `step 4`, `asks you`, `check passed`."""
     match one.state:

@@ -184,6 +184,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("futures.opinion",), "ask the model for its opinion, which is only a note"),
             (("futures.stop",), "stop the future"),
             (("futures.prune",), "delete the future; you are asked first"),
+            (("futures.new",), "start other futures from the end of the conversation"),
             (("futures.leave",), "close the page"),
         ),
     ),

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line, shown_name
-from kimi_tui.projection.futures import future_name, state_words
+from kimi_tui.projection.futures import future_name, model_words, state_words
 from kimi_tui.tui import formatting
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.glyphs import Glyphs
@@ -120,7 +120,7 @@ def _facts(
         size,
         [Span(cost or tokens, "ink")],
         [Span(time, "quiet")],
-        [Span(one.model.rpartition("/")[2], "quiet")],
+        [Span(model_words(one), "quiet")],
         [Span(tokens if cost else "", "quiet")],
     )
 
@@ -128,7 +128,9 @@ def _facts(
 def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> list[list[Span]]:
     """Return what is to be known of one future, in at most `rows` rows: why it failed, its own check, its last words."""
     found: list[list[Span]] = []
-    if one.why and one.state in ("failed", "waiting", "stopped"):
+    if one.state == "asking":
+        found += _wrapped("It asks you: Esc leads to the question.", "warn", width, 2)
+    if one.why and one.state in ("failed", "waiting", "stopped", "preparing"):
         style = "error" if one.state == "failed" else "quiet"
         found += _wrapped(one_line(one.why), style, width, 2)
     if one.own_check:

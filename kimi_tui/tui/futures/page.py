@@ -46,7 +46,7 @@ DETAIL, DETAIL_SHORT = 4, 1
 """Rows about the chosen future under the table, on a high and on a low screen."""
 TICK_S = 1.0
 """Seconds after which the times of running futures are drawn again."""
-PageAction = Literal["current", "send", "file", "read", "prune"]
+PageAction = Literal["current", "send", "file", "read", "prune", "new"]
 
 
 class FuturesShown(NamedTuple):
@@ -68,7 +68,7 @@ class PageAnswer(NamedTuple):
 
     Attributes:
         action: `current` makes a future the current conversation, `send` copies one of its messages there, `file` takes one of
-            its files over, `read` shows all of it, `prune` removes it.
+            its files over, `read` shows all of it, `prune` removes it, `new` starts others.
         key: the future.
         block: the message to copy; None for its newest text.
         path: the file to take over.
@@ -145,6 +145,7 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
         Binding("o", "opinion", "A model's opinion", id="futures.opinion", show=False),
         Binding("x", "stop", "Stop it", id="futures.stop", show=False),
         Binding("d", "answer('prune')", "Delete it", id="futures.prune", show=False),
+        Binding("n", "answer('new')", "Start others", id="futures.new", show=False),
         Binding("escape,q", "leave", "Back", id="futures.leave", show=False),
     ]
 
@@ -330,6 +331,7 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
                 ("Enter", "expand"),
                 ("w", "read"),
                 *opinion,
+                ("n", "new"),
                 ("d", "delete"),
                 ("Esc", "back"),
             ],

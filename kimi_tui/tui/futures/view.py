@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from kimi_tui.projection.blocks import Change
-from kimi_tui.projection.futures import future_name, state_words
+from kimi_tui.projection.futures import future_name, model_words, state_words
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import report_of
@@ -109,7 +109,7 @@ def banner_rows(
     """Return the two rows over a future: its number, name, state and figures, and the keys."""
     edge = Span(f"{glyphs.edge} ", "accent")
     left = [edge, future_sign(one, glyphs), Span(f" Future {one.number}", "strong")]
-    facts = [state_words(one), one.model.rpartition("/")[2]]
+    facts = [state_words(one), model_words(one)]
     facts += [f"{formatting.tokens(one.tokens)} tokens"] if one.tokens else []
     facts += [formatting.money(one.cost, currency)] if one.cost >= 0 else []
     while len(facts) > 1 and spans_width(left) + len("   ".join(facts)) + 14 > width:

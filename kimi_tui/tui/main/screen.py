@@ -494,9 +494,17 @@ class MainScreen(Screen[None]):
             )
             if n_asked > n_asked_before:
                 window_status.alert(f"{folder}: the agent waits for your answer", asking=True)
+            elif self._have_futures_ended(old, new):
+                window_status.alert(f"{folder}: the futures have ended", asking=False)
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
                 window_status.alert(f"{folder}: {new.title} {how}", asking=False)
+
+    @staticmethod
+    def _have_futures_ended(old: SessionState, new: SessionState) -> bool:
+        """Return whether the last future that ran has ended."""
+        were, are = (sum(not one.is_over for one in state.futures) for state in (old, new))
+        return bool(were and not are)
 
     def _follow_branch(self) -> None:
         """Read the branch again: the agent's commands, or another program, may have changed it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.projection.futures import future_name, state_words
+from kimi_tui.projection.futures import future_name, model_words, state_words
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
@@ -350,7 +350,7 @@ def _future(
         words = [Span(numbers.cut(does, room, glyphs.cut), style)]
         left = room - cell_len(does)
         cost = _money(future, look.currency)
-        for fact in (cost, future.model.rpartition("/")[2]):
+        for fact in (cost, model_words(future)):
             # The name of a model may be cut; an amount may not.
             least = cell_len(fact) if fact is cost else min(_LEAST_NAME, cell_len(fact))
             if not fact or left < least + 2:
@@ -891,7 +891,7 @@ def future_details(
     if future.began_at:
         title += f"  {numbers.duration((future.ended_at or now) - future.began_at)}"
     does = state_words(future)
-    if future.why and future.state in ("failed", "waiting", "stopped"):
+    if future.why and future.state in ("failed", "waiting", "stopped", "preparing"):
         does = f"{does}: {one_line(future.why)}"
     facts: list[str] = []
     if future.step and future.state != "running":
@@ -900,7 +900,7 @@ def future_details(
     facts += list(filter(None, [_money(future, currency)]))
     rows = [
         *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
-        [Span(title, "ink"), Span(f"  {future.model}" if future.model else "", "quiet")],
+        [Span(title, "ink"), Span(f"  {model_words(future)}".rstrip(), "quiet")],
         [Span(does[:1].upper() + does[1:], "quiet")],
         [Span(", ".join(facts), "quiet")],
     ]

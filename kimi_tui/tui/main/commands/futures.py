@@ -234,6 +234,9 @@ async def _carry_out(main: MainParts, answer: PageAnswer, one: FutureChanged) ->
     if answer.action == "read":
         await open_future(main, one.key)
         return
+    if answer.action == "new":
+        await start(main, None)
+        return
     if answer.action == "prune":
         await _prune(main, one)
         return
