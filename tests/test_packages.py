@@ -166,8 +166,7 @@ STARTS = {
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
     # These are the interpreter, and parts of this program.
     "config/keyring.py:_answer_of_process": "sys.executable",
-    "futures/namespace.py:begin": "beginning: sys.executable",
-    "futures/process.py:run": "beginning: sys.executable",
+    "futures/process.py:start": "sys.executable -P",
     "tui/main/commands/session.py:_export_page": "sys.executable -P",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",

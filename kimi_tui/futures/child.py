@@ -67,6 +67,7 @@ class Order(NamedTuple):
         check: the command of the check; empty for none. `check_s` are the seconds after which it is stopped.
         network: whether the check may use the network.
         variables: environment variables for the commands of the agent and the check.
+        known: what the program has asked the server: window, capabilities, dialect and URL; empty to ask again.
     """
 
     session: str
@@ -80,6 +81,7 @@ class Order(NamedTuple):
     check_s: float = 600.0
     network: bool = False
     variables: Mapping[str, str] = {}
+    known: Mapping[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -139,6 +141,21 @@ def _take_turns(provider: ChatProvider, turns: _Turns) -> None:
 
     # The method of this object alone, so that every other attribute is that of the model.
     provider.generate = generate  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _tell_facts(provider: ChatProvider, known: Mapping[str, Any]) -> None:
+    """Give a model what the program has asked its server."""
+    from kimi_tui.llm.dialects import dialect_named
+    from kimi_tui.llm.models import ServerFacts
+
+    can = known.get("capabilities")
+    provider.facts = ServerFacts(  # pyright: ignore[reportAttributeAccessIssue]
+        dialect=dialect_named(known["dialect"]) if known.get("dialect") else None,
+        window=known.get("window"),
+        capabilities=None if can is None else frozenset(can),
+        base_url=known.get("base_url"),
+        one_at_a_time=bool(known.get("one_at_a_time")),
+    )
 
 
 class _Child:
@@ -226,6 +243,8 @@ class _Child:
 
         def provided(model: ChatProvider) -> None:
             _take_turns(model, self._turns)
+            if self._order.known:
+                _tell_facts(model, self._order.known)
 
         given = GivenSession(session, provided)
         self._opening = asyncio.create_task(

@@ -216,6 +216,20 @@ class Planner:
             )
         return chosen._replace(thinking=variant.thinking) if variant.thinking else chosen
 
+    def known(self, choice: ModelChoice) -> dict[str, object]:
+        """Return what the session has asked the server of a model, so that each future need not; empty for another model."""
+        facts, now = self._soul.server_facts, self._launch.choice
+        is_same = isinstance(now, ModelChoice) and now.base_url == choice.base_url
+        if facts is None or not is_same or choice.model != self._soul.model_name:
+            return {}
+        return {
+            "dialect": None if facts.dialect is None else facts.dialect.name,
+            "window": facts.window,
+            "capabilities": None if facts.capabilities is None else sorted(facts.capabilities),
+            "base_url": facts.base_url,
+            "one_at_a_time": facts.one_at_a_time,
+        }
+
     def _named(self, name: str) -> ModelChoice | NeedsChoice:
         config = in_folder(self._launch.config, read_folder_model(self._session.work_dir))
         try:

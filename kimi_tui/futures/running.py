@@ -28,7 +28,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.futures.child import Order
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
-from kimi_tui.futures.process import FutureProcess
+from kimi_tui.futures.process import FutureProcess, StartServer
 from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
 from kimi_tui.futures.values import LONGEST_CHECK_S, Estimate, FuturesPlan, NoFutures
 from kimi_tui.futures.world_line import (
@@ -269,7 +269,9 @@ class Futures:
         )
         place = set_place(self._session.dir, group, self._environ)
         stack = ExitStack()
+        server = StartServer([one.state.key for one in futures], self._environ)
         try:
+            await server.start()
             base = await self._base(place, plan, futures, stack)
             for future in futures:
                 turns.join(
@@ -278,7 +280,7 @@ class Futures:
                 )
                 self._turns[future.state.key] = turns
             begun = [
-                asyncio.create_task(self._run(future, base, stack, turns), name="future")
+                asyncio.create_task(self._run(future, base, stack, turns, server), name="future")
                 for future in futures
             ]
             for task in begun:
@@ -299,6 +301,7 @@ class Futures:
         finally:
             for future in futures:
                 self._turns.pop(future.state.key, None)
+            await asyncio.shield(server.close())
             await asyncio.shield(asyncio.to_thread(_cleared, stack, place))
 
     def _fail(self, future: _Future, words: str) -> None:
@@ -353,14 +356,21 @@ class Futures:
             if future.state.state == "preparing":
                 self._change(future, why=words)
 
-    async def _run(self, future: _Future, base: _Base, stack: ExitStack, turns: ModelTurns) -> None:
+    async def _run(
+        self,
+        future: _Future,
+        base: _Base,
+        stack: ExitStack,
+        turns: ModelTurns,
+        server: StartServer,
+    ) -> None:
         """Run one future to its end, and make it a world line."""
         key = future.state.key
         try:
             if not future.is_stopped:
                 await self._forked(future, base.since)
                 view = await asyncio.to_thread(stack.enter_context, base.view())
-                why = await self._run_process(future, view)
+                why = await self._run_process(future, view, server)
                 self._take_end(future, why)
             else:
                 self._change(future, state="stopped", ended_at=time.time())
@@ -409,7 +419,7 @@ class Futures:
         at = uids.index(end) + 1
         return points[at].id if at < len(points) else None
 
-    async def _run_process(self, future: _Future, view: PastView) -> str:
+    async def _run_process(self, future: _Future, view: PastView, server: StartServer) -> str:
         assert future.fork is not None
         if view.tier == "elsewhere":
             await asyncio.to_thread(_moved, future.fork, self._session.work_dir, view.folder)
@@ -432,8 +442,11 @@ class Futures:
             check_s=LONGEST_CHECK_S,
             network=plan.network,
             variables=view.variables,
+            known=self._planner.known(planned.choice),
         )
-        process = FutureProcess(partial(self._heard, future), words, view.folder, self._environ)
+        process = FutureProcess(
+            future.state.key, server, partial(self._heard, future), words, view.folder
+        )
         future.process = process
         return await process.run(order)
 

@@ -99,6 +99,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.llm.models import ServerFacts
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
 
@@ -595,6 +596,11 @@ class KimiSoul:
         """Whether the server of the model in use answers one request after another."""
         info = self._conversation.model.info()
         return info is not None and info.one_at_a_time
+
+    @property
+    def server_facts(self) -> ServerFacts | None:
+        """What the server of the model in use told of itself and the model; None if it was not asked."""
+        return getattr(self._conversation.model.current, "facts", None)
 
     @property
     def file_history(self) -> FileHistory:
