@@ -547,6 +547,11 @@ class TypeAhead:
             return isinstance(bound.node, TextArea) and bound.node.text[:1] in ("", "/")
         return bound.binding.id in OPENING_KEYS
 
+    def hold_back(self) -> None:
+        """Hold back keys for what was begun to be opened by text, which no binding tells."""
+        if not self.is_holding:
+            self._hold()
+
     def _hold(self) -> None:
         """Hold back later keys until all effects of this key have happened."""
         self.is_holding = True

@@ -292,6 +292,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             _CHECK if self._width > cells(_CHECK) + 16 else _CHECK_SHORT
         )
         self._name_keys()
+        self.call_after_refresh(self._name_keys)  # what scrolls is known then
 
     @property
     def _width(self) -> int:
@@ -309,6 +310,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             (start, ("Tab", "next field"), change, *more, *line_break, ("Esc", "cancel")),
             (start, ("Tab", "next field"), change, *more, ("Esc", "cancel")),
             (start, ("Tab", "next"), *more, ("Esc", "cancel")),
+            (start, *more, ("Esc", "cancel")),
         ]
         self._keys.show(hint_row(roomiest(wordings, self._width), self._width))
 

@@ -471,11 +471,12 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
 
     async def _ask(self, opinion: Callable[[], Awaitable[str]]) -> None:
         from kimi_tui.llm.errors import LLMError
+        from kimi_tui.soul.errors import SoulBusy, SoulError
 
         try:
             self._note = " ".join(clean(await opinion()).split())
-        except LLMError as error:
-            self.tell(error.message, level="warning")
+        except (LLMError, SoulBusy, SoulError) as error:
+            self.tell(str(error), level="warning")
         finally:
             self._pane.dismiss("opinion")
         self._detail.refresh(layout=True)

@@ -981,10 +981,12 @@ class MainScreen(Screen[None]):
     def _write_to_future(self, key: str, text: str) -> None:
         """Write a message to a future, which begins with what was typed."""
         self.bench.start(futures.steer(self.parts, key, text), opens=True)
+        self.bench.type_ahead.hold_back()
 
     def _begin_futures(self, target: Target) -> None:
         """Ask how futures are to begin at the checkpoint of a preview."""
         self.bench.start(futures.start(self.parts, target), opens=True)
+        self.bench.type_ahead.hold_back()
 
     def on_timeline_left(self) -> None:
         """Return the focus from the timeline."""

@@ -14,6 +14,7 @@ from support.screens import Desk, desk
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.futures.dialog import FuturesDialog
 from kimi_tui.tui.futures.page import FuturesPage
+from kimi_tui.tui.keyboard import LetterRun
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.wire.events import ApprovalRequest, TextPart
 
@@ -108,10 +109,17 @@ async def test_one_is_read_live_steered_and_stopped(
         await one.until(lambda: fake.said == [(second, "faster")])
         await one.until(lambda: one.screen.is_current)
         # What is typed here is for this future, and is asked about before it is sent.
-        one.screen.keystrokes.write_to_prompt("and use a set")
+        typed = "use a set and keep it small"
+        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 30.0)
+        await one.pilot.press(*("space" if letter == " " else letter for letter in typed))
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        dialog = one.app.screen
+        assert isinstance(dialog, TextDialog)
+        await one.until(lambda: dialog.area.text.endswith(typed))
+        assert sum(isinstance(each, TextDialog) for each in one.app.screen_stack) == 1
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.is_current)
+        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 0.0)
         assert one.screen.prompt.area.text == ""
         await one.pilot.press("x")
         await one.until(lambda: fake.stopped == [second])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.display_names import counted
@@ -215,7 +216,7 @@ async def show_page(main: MainParts, group: FutureGroup, chosen: str = "") -> No
         title=f"{counted(len(group.futures), 'future')}{where}",
         currency=main.futures.currency,
         stop=engine.stop,
-        opinion=getattr(engine, "opinion", None),
+        opinion=partial(engine.opinion, [one.key for one in group.futures]),
         load_image=main.conversation.load_image,
         write=main.keystrokes.write_to_prompt,
         chosen=chosen,
