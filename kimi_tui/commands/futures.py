@@ -201,6 +201,11 @@ class _FuturesRun:
         async with aclosing(opened.soul) as soul:
             for notice in opened.notices:
                 complain(notice)
+            if opened.no_sandbox:
+                complain(
+                    f"{opened.no_sandbox} What needs approval is refused; to let the futures edit files, use --mode edits, and to run "
+                    "commands, --mode all, but only in a container or VM that you can throw away"
+                )
             futures = Futures(soul, self._launch)
             plan = _plan(self._options)
             estimate = await futures.estimate(plan)

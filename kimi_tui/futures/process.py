@@ -173,6 +173,7 @@ class FutureProcess:
         self._errors: list[str] = []
         self._writing: asyncio.WriteTransport | None = None
         self._is_over = asyncio.Event()
+        self._is_stopped = False
         self.pid = 0
         """Its process id; 0 while it does not run."""
 
@@ -194,6 +195,8 @@ class FutureProcess:
             asyncio.BaseProtocol, os.fdopen(ends.stdin, "wb", buffering=0)
         )
         self._say(cast("Mapping[str, Any]", order._asdict()))
+        if self._is_stopped:
+            self._say({"type": "close"})
         complaints: asyncio.Task[None] | None = None
         try:
             self.pid = await self._server.begin(self._key, self._words, self._folder)
@@ -226,6 +229,7 @@ class FutureProcess:
 
     async def stop(self) -> None:
         """Stop it in order; after some seconds it is killed."""
+        self._is_stopped = True
         self._say({"type": "close"})
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_over.wait(), _GRACE_S)

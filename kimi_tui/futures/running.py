@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import time
@@ -40,6 +41,7 @@ from kimi_tui.futures.world_line import (
     stored_states,
     write_note,
 )
+from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.metadata import read_state, write_state
 from kimi_tui.session.session import Session
@@ -54,7 +56,7 @@ from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, EventRecord, FutureChanged
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
-from kimi_tui.workspace.diff import FileDifference
+from kimi_tui.workspace.diff import Changes, FileDifference
 from kimi_tui.workspace.snapshots import SnapshotLog
 
 if TYPE_CHECKING:
@@ -64,7 +66,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+STARTS = "Its process starts."
 _LAST_WORDS = 400
+_OPINION_CHARS, _TASK_CHARS = 120_000, 4000
 _MOST_RECORDS = 20_000
 _MOST_TEXT = 1 << 16
 _WAITING = {
@@ -84,7 +88,7 @@ class _Future:
         wire: its own events; `records` are those so far.
         fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session.
         since: the snapshot of the files with which it began.
-        end: the newest checkpoint of the current line when it was started; empty if it does not begin at its end.
+        end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
     """
 
     state: FutureChanged
@@ -102,6 +106,7 @@ class _Future:
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
     is_stopped: bool = False
+    is_settled: bool = False
     timer: asyncio.TimerHandle | None = None
     differences: list[FileDifference] | None = None
 
@@ -201,6 +206,11 @@ class Futures:
             found.append(record)
         return found
 
+    def process_id(self, key: str) -> int:
+        """Return the process id of a future; 0 if it has no process now."""
+        future = self._futures.get(key)
+        return 0 if future is None or future.process is None else future.process.pid
+
     def subscribe(self, wake: Callable[[str], object]) -> None:
         """Have a function called with the key of each future that changes."""
         self._wakes.append(wake)
@@ -270,9 +280,11 @@ class Futures:
         place = set_place(self._session.dir, group, self._environ)
         stack = ExitStack()
         server = StartServer([one.state.key for one in futures], self._environ)
+        begun: list[asyncio.Task[None]] = []
         try:
             await server.start()
-            base = await self._base(place, plan, futures, stack)
+            await self._begin(plan, futures)
+            base = await self._base(place, futures, stack)
             for future in futures:
                 turns.join(
                     future.state.key,
@@ -283,52 +295,70 @@ class Futures:
                 asyncio.create_task(self._run(future, base, stack, turns, server), name="future")
                 for future in futures
             ]
-            for task in begun:
-                await asyncio.wait([task])
-        except (NoBase, NoFutures, OSError, SessionError) as error:
+            await asyncio.wait(begun)
+        except (NoBase, NoFutures, OSError, SessionError, SoulBusy) as error:
             words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             for future in futures:
                 self._fail(future, words)
-        except asyncio.CancelledError:
-            for future in futures:
-                if not future.state.is_over:
-                    self._change(future, state="stopped", ended_at=time.time())
-            raise
         except Exception as error:
             log.exception("a set of futures failed")
             for future in futures:
                 self._fail(future, f"{type(error).__name__} in the program; see the log file.")
         finally:
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
             for future in futures:
                 self._turns.pop(future.state.key, None)
-            await asyncio.shield(server.close())
-            await asyncio.shield(asyncio.to_thread(_cleared, stack, place))
+                if not future.state.is_over:
+                    self._change(future, state="stopped", ended_at=time.time())
+                await self._adopted(future)
+                future.wire.close()
+            await server.close()
+            await asyncio.to_thread(_cleared, stack, place)
+
+    async def _begin(self, plan: FuturesPlan, futures: Sequence[_Future]) -> None:
+        """Take the snapshot with whose files a set begins, and fork the session for each of its futures.
+
+        At the end of the current line no turn may come between the two.
+        """
+
+        async def begun() -> None:
+            since = await self._planner.files(plan.target)
+            await self._soul.flush()
+            for future in futures:
+                await self._forked(future, since)
+
+        if plan.target.is_end and not plan.target.world_line:
+            await self._soul.when_idle(begun)
+        else:
+            await begun()
 
     def _fail(self, future: _Future, words: str) -> None:
-        if not future.state.is_over:
+        if future.is_stopped and not future.state.is_over:
+            self._change(future, state="stopped", why="", ended_at=time.time())
+        elif not future.state.is_over:
             self._change(future, state="failed", why=words, ended_at=time.time())
 
-    async def _base(
-        self, place: Path, plan: FuturesPlan, futures: Sequence[_Future], stack: ExitStack
-    ) -> _Base:
+    async def _base(self, place: Path, futures: Sequence[_Future], stack: ExitStack) -> _Base:
         loop = asyncio.get_running_loop()
-        state = await self._planner.files(plan.target)
         folder = self._session.dir / FILES_NAME
         past = await asyncio.to_thread(Past, folder, self._session.work_dir)
-        found = past.log.get(state)
+        found = past.log.get(futures[0].since)
         if found is None:
             raise NoBase("There is no file snapshot of that checkpoint.")
         ground = await self._planner.ground(past)
         base = await asyncio.to_thread(Base, place, past)
         stack.callback(base.close)
-        is_over: list[bool] = []
-        stack.callback(is_over.append, True)
+
+        def are_stopped() -> bool:
+            return all(future.is_stopped for future in futures)
 
         def told(progress: Progress) -> None:
             words = f"Writing its files: {progress.done:,} of {progress.of:,}."
             loop.call_soon_threadsafe(self._tell_all, futures, words)
 
-        await asyncio.to_thread(base.move, FileState(found), told, lambda: bool(is_over))
+        await asyncio.to_thread(base.move, FileState(found), told, are_stopped)
         self._tell_all(futures, "")
         for future in futures:
             self._change(future, tier=ground.tier)
@@ -340,7 +370,6 @@ class Futures:
             stack.callback(_removed, run_place)
         work = await asyncio.to_thread(self._session.work_dir.resolve)
         return _Base(
-            found.id,
             lambda: opened_view(
                 ground.tier,
                 base.folder,
@@ -368,8 +397,8 @@ class Futures:
         key = future.state.key
         try:
             if not future.is_stopped:
-                await self._forked(future, base.since)
                 view = await asyncio.to_thread(stack.enter_context, base.view())
+                self._change(future, why=STARTS)
                 why = await self._run_process(future, view, server)
                 self._take_end(future, why)
             else:
@@ -377,22 +406,17 @@ class Futures:
         except (OSError, SessionError, NoFutures) as error:
             words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             self._fail(future, words)
-        except asyncio.CancelledError:
-            self._change(future, state="stopped", ended_at=time.time())
-            raise
         finally:
             if future.timer is not None:
                 future.timer.cancel()
             future.process = None
             turns.leave(key)
         await self._adopted(future)
-        future.wire.close()
 
     async def _forked(self, future: _Future, since: str) -> None:
         target = future.plan.target
-        await self._soul.flush()
         fork = await self._session.fork(
-            self._after(future.end) if target.is_end else target.id,
+            None if target.is_end else target.id,
             target.world_line,
             name=f"{PREFIX}{future.state.key}",
         )
@@ -400,24 +424,6 @@ class Futures:
         future.n_before = await asyncio.to_thread(n_checkpoints, fork.dir)
         note = FutureNote(self._session.id, since, future.n_before, future.state)
         await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
-
-    def _after(self, end: str) -> int | None:
-        """Return the checkpoint before which the current line ended when a set was started; None if it still ends there.
-
-        Args:
-            end: the uid of its newest checkpoint then; empty if it is not known.
-
-        Raises:
-            NoFutures: the line was rewound meanwhile.
-        """
-        points = self._session.context.world_line.checkpoints
-        uids = [point.uid for point in points]
-        if not end:
-            return None
-        if end not in uids:
-            raise NoFutures("The conversation was rewound before this future could begin.")
-        at = uids.index(end) + 1
-        return points[at].id if at < len(points) else None
 
     async def _run_process(self, future: _Future, view: PastView, server: StartServer) -> str:
         assert future.fork is not None
@@ -448,7 +454,7 @@ class Futures:
             future.state.key, server, partial(self._heard, future), words, view.folder
         )
         future.process = process
-        return await process.run(order)
+        return "" if future.is_stopped else await process.run(order)
 
     # -- what a process tells --------------------------------------------------------------------
 
@@ -576,6 +582,9 @@ class Futures:
     async def _adopted(self, future: _Future) -> None:
         """Make an ended future a world line, or remove what it left if it has no step."""
         fork, state = future.fork, future.state
+        if future.is_settled:
+            return
+        future.is_settled = True
         if fork is None:
             self._publish(future, state)
             return
@@ -723,6 +732,41 @@ class Futures:
             )
         return Target(END, state.world_line)
 
+    async def opinion(self, keys: Sequence[str] = ()) -> str:
+        """Have the model of the session write a note on ended futures, which ranks nothing; empty if the call was stopped.
+
+        Args:
+            keys: the futures; none for all that have ended.
+
+        Raises:
+            NoFutures: none of them has ended.
+            LLMError: the model could not be asked.
+            SoulBusy: something runs.
+        """
+        chosen = [
+            one for one in self._known.values() if one.is_over and one.key in (keys or self._known)
+        ]
+        if not chosen:
+            raise NoFutures("No future has ended yet.", "target")
+        room = _OPINION_CHARS // len(chosen)
+        parts = [await self._described(one, room) for one in chosen]
+        text = prompt("futures_opinion", FUTURES="\n\n".join(parts))
+        return await self._soul.changes.note_on(prompt("futures_opinion_system"), text)
+
+    async def _described(self, state: FutureChanged, most_chars: int) -> str:
+        """Return the task, the end and the changes of a future as text for a model."""
+        try:
+            found = await self.differences(state.key)
+        except (OSError, NoBase):
+            found = []
+        changes = Changes(tuple(found))
+        patch = await asyncio.to_thread(self._soul.changes.patch, changes, most_chars)
+        check = f"The check {state.check}.\n" if state.check else ""
+        return (
+            f"<future name={json.dumps(state.name)}>\nTask: {state.message[:_TASK_CHARS]}\n{check}"
+            f"Last words: {state.last_words}\nChanges:\n{patch}\n</future>"
+        )
+
     async def prune(self, keys: Sequence[str]) -> None:
         """Remove ended futures, with their world lines.
 
@@ -774,9 +818,8 @@ class Futures:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The frozen files of a set: the snapshot that they are, and what makes the files of one future."""
+    """The frozen files of a set: what makes the files of one future."""
 
-    since: str
     view: Callable[[], contextlib.AbstractContextManager[PastView]]
 
 

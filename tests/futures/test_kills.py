@@ -18,8 +18,10 @@ import pytest
 from support.chat_server import ChatServer
 
 from kimi_tui.futures.running import Futures
+from kimi_tui.futures.values import FuturesPlan, Variant
 from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.soul.opening import open_session
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tools.past_command import sweep
 
 from .conftest import answer, contents, make_files, set_environment
@@ -38,8 +40,7 @@ async def main():
     futures = Futures(soul, launch)
     def wake(key):
         state = futures.state(key)
-        future = futures._futures[key]
-        pid = future.process.pid if future.process else 0
+        pid = futures.process_id(key)
         print(json.dumps([state.number, state.state, state.step, pid, state.world_line]), flush=True)
     futures.subscribe(wake)
     await futures.start(FuturesPlan(Target(END), tuple(map(Variant, sys.argv[2:])), check="sleep 1"))
@@ -196,3 +197,61 @@ async def test_a_kill_leaves_the_session_and_the_files_as_they_were(
         assert steps
     # Nothing of it is done twice.
     assert await looks_right(work, launch, before, live) == steps
+
+
+async def test_a_killed_program_leaves_its_finished_steps_to_the_next_one(
+    stage: tuple[Path, Launch],
+) -> None:
+    work, launch = stage
+    before, live = contents(work), live_file(launch).read_bytes()
+    process, _ = await begun(work, ["do wait"], PHASES["a command runs"])
+    process.kill()
+    await asyncio.to_thread(process.wait)
+    assert process.stdout is not None
+    process.stdout.close()
+    await nothing_runs(work)
+    (steps,) = await looks_right(work, launch, before, live)
+    assert steps > 2
+
+
+@pytest.mark.exhaustive
+async def test_a_full_disk_fails_the_futures_and_nothing_else(
+    stage: tuple[Path, Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, launch = stage
+    before = contents(work)
+    opened = await open_session(launch._replace(resume="newest"))
+    futures = Futures(opened.soul, launch)
+    monkeypatch.setattr("kimi_tui.workspace.base._LEFT_FREE", 1 << 60)
+    (key,) = await futures.start(FuturesPlan(Target(END), (Variant("do alpha"),)))
+    await futures.ended()
+    state = futures.state(key)
+    assert (state.state, state.world_line) == ("failed", 0)
+    assert "MB are free" in state.why
+    assert contents(work) == before
+    assert not places_of_sets()
+    await opened.soul.run("Go on.")
+    await opened.soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_another_program_in_the_folder_is_not_in_the_way(stage: tuple[Path, Launch]) -> None:
+    work, launch = stage
+    process, pids = await begun(work, ["do wait"], PHASES["a command runs"])
+    # Its start sweeps what killed programs have left, and has a session of its own.
+    other = await open_session(launch)
+    await other.soul.run("do alpha")
+    await asyncio.to_thread(sweep, os.environ)
+    assert (work / "alpha.txt").exists()
+    assert places_of_sets()
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    assert process.stdout is not None
+    lines = (await asyncio.to_thread(process.stdout.read)).splitlines()
+    await asyncio.to_thread(process.wait)
+    process.stdout.close()
+    last: Seen = json.loads(lines[-1])
+    assert last[1] == "stopped"
+    assert last[4] > 0
+    assert not (work / "wait.txt").exists()
+    await other.soul.aclose()

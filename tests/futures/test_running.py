@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kimi_tui.futures import planning
+from kimi_tui.futures import planning, world_line
+from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.soul.rewind_values import END, Target
@@ -208,6 +209,11 @@ async def test_without_overlays_each_future_has_a_copy(
     assert not (scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").exists() or not [
         *(scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").iterdir()
     ]
+    note = await scene.futures.opinion()
+    asked = str(scene.server.requests[-1].messages[-1]["content"])
+    assert note == "Hello." or note
+    assert "+1: alpha" in asked or "alpha.txt" in asked
+    assert "The check passed." in asked
     await scene.futures.make_current(gamma)
     assert (scene.work / "moved.py").read_text() == "x = 3\n"
     assert not (scene.work / "src" / "f3.py").exists()
@@ -216,17 +222,68 @@ async def test_without_overlays_each_future_has_a_copy(
 
 
 @pytest.mark.exhaustive
-async def test_the_end_is_where_the_conversation_ended_at_the_start(scene: Scene) -> None:
-    futures, soul = scene.futures, scene.soul
-    before = [point.uid for point in soul.session.context.world_line.checkpoints]
-    (key,) = await futures.start(FuturesPlan(Target(END), (Variant("do gamma"),)))
-    # The conversation goes on before the future has a session of its own.
-    await soul.run("And now?")
-    await futures.ended()
-    line = soul.session.world_line(futures.state(key).world_line)
-    assert [point.uid for point in line.checkpoints[: len(before)]] == before
-    said = [str(message.content) for message in line.messages if message.role == "user"]
-    assert any("do gamma" in text for text in said)
-    assert not any("And now?" in text for text in said)
-    past = [getattr(record.event, "text", "") for record in await futures.history(key)]
-    assert "And now?" not in past
+@pytest.mark.parametrize("state", ["preparing", "waiting", "running"])
+async def test_a_future_that_is_stopped_early_leaves_nothing(scene: Scene, state: str) -> None:
+    before = contents(scene.work)
+    plan = FuturesPlan(Target(END), (Variant("do wait"), Variant("do wait")))
+    keys = await scene.futures.start(plan)
+    if state != "preparing":
+        await until(scene, keys[1], lambda one: one.state == state)
+    await scene.futures.stop_all()
+    await scene.futures.ended()
+    assert {scene.futures.state(key).state for key in keys} == {"stopped"}
+    assert scene.left() == []
+    assert contents(scene.work) == before
+
+
+@pytest.mark.exhaustive
+async def test_a_turn_that_begins_meanwhile_is_no_part_of_a_future(scene: Scene) -> None:
+    (key,) = await scene.futures.start(FuturesPlan(Target(END), (Variant("do gamma"),)))
+    await scene.soul.run("do alpha")
+    await scene.futures.ended()
+    state = scene.futures.state(key)
+    line = scene.soul.session.world_lines.read(state.world_line)
+    texts = [message.text for message in line.messages if message.role == "user"]
+    assert "do gamma" in texts
+    assert "do alpha" not in texts
+    assert [one.path for one in await scene.futures.differences(key)] == [
+        "gamma.txt",
+        "moved.py",
+        "src/f3.py",
+    ]
+    outcome = await scene.futures.make_current(key)
+    assert not outcome.conflicts
+    assert not (scene.work / "alpha.txt").exists()
+    assert (scene.work / "moved.py").exists()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("step", ["_named", "_carried_over", "_added", "remove_tree"])
+async def test_what_a_failure_interrupts_is_finished_at_the_next_start(
+    scene: Scene, step: str
+) -> None:
+    before = contents(scene.work)
+    done = getattr(world_line, step)
+
+    def fails(*args: object) -> None:
+        if step != "remove_tree":
+            done(*args)
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world_line, step, fails)
+        (key,) = await scene.futures.start(FuturesPlan(Target(END), (Variant("do alpha"),)))
+        await scene.futures.ended()
+    assert "No space left" in scene.futures.state(key).why
+    await scene.soul.aclose()
+    again = await scene.again()
+    for one in list(again.soul.before_close):
+        await one()
+    (state,) = Futures(again.soul, again.launch).states
+    assert (state.key, state.world_line) == (key, 1)
+    assert again.left() == []
+    await again.soul.travel.rewind(Target(END, 1), "restore")
+    assert (scene.work / "alpha.txt").exists()
+    await again.soul.travel.undo()
+    assert contents(scene.work) == before
+    await again.soul.aclose()
