@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 MARGIN = 2
 DETAIL, DETAIL_SHORT = 4, 1
 """Rows about the chosen future under the table, on a high and on a low screen."""
+OPINION, OPINION_SHORT = 8, 3
+"""Rows of a model's opinion."""
 TICK_S = 1.0
 """Seconds after which the times of running futures are drawn again."""
 PageAction = Literal["current", "send", "file", "read", "prune", "new"]
@@ -293,7 +295,10 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
         if self._note:
             # It stands apart from the facts, and changes nothing in their order.
             lines = wrap_words(f"A model's opinion: {self._note}", max(10, width - 8))
-            rows += [Line((Span("      "), Span(line, "ink/i"))) for line in lines[:DETAIL]]
+            most = OPINION_SHORT if self._is_short else OPINION
+            if len(lines) > most:
+                lines = [*lines[: most - 1], f"{lines[most - 1]} {glyphs.cut}"]
+            rows += [Line((Span("      "), Span(line, "ink/i"))) for line in lines]
         return rows if self._is_short else [BLANK, *rows, *([BLANK] if rows else [])]
 
     def _name_rows(self, width: int) -> Sequence[Line]:
