@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
+from textual.screen import ScreenResultType
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -490,7 +491,69 @@ class CompareHead(PaintedRows):
 _LEAST_NAME = 8
 
 
-class CompareScreen(AnswersOnce[CompareAnswer | None]):
+class SidesScreen(AnswersOnce[ScreenResultType]):
+    """The common part of screens that show messages in columns, and files below them.
+
+    Args:
+        sides: the messages.
+        files: the files.
+        write: called with text that is typed here and meant for the prompt.
+    """
+
+    def __init__(
+        self, sides: CompareSides, files: DiffTable, write: Callable[[str], None] | None = None
+    ) -> None:
+        super().__init__()
+        self._write = write
+        self._letters = LetterGate(self, self._write_over)
+        self._sides = sides
+        self._pane = NoticingPane(sides)
+        self._files = CompareFiles(files)
+        self._footer = Footer()
+
+    def _show(self) -> None:
+        """Draw what depends on the part that the keys act on."""
+        raise NotImplementedError
+
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
+        """Show a notice for a few seconds."""
+        self._pane.tell(text, **details)
+
+    def _write_over(self, text: str) -> None:
+        if self._write is not None:
+            self._write(text)
+        self.dismiss(None)
+
+    def action_move(self, step: int) -> None:
+        """Select the message or file above or below."""
+        here = self._files if self._files.focused_here else self._sides
+        here.select(here.selected + step)
+
+    def action_page(self, step: int) -> None:
+        """Scroll by a page."""
+        here = self._files if self._files.focused_here else self._sides
+        here.scroll_relative(y=step * max(1, here.size.height - 1), animate=False)
+
+    def action_unfold(self) -> None:
+        """Show the whole message or diff, or fold it again."""
+        (self._files if self._files.focused_here else self._sides).toggle()
+
+    @on(CompareSides.Clicked)
+    def _side_clicked(self, event: CompareSides.Clicked) -> None:
+        """Select the clicked message, and give the keys to its side."""
+        self._files.focused_here = False
+        self._sides.choose_at(event.x, event.row)
+        self._show()
+
+    @on(ComparedFileList.Picked)
+    def _file_picked(self) -> None:
+        """Show the diff of the clicked file, and give the keys to the files."""
+        self._files.focused_here = True
+        self._files.toggle()
+        self._show()
+
+
+class CompareScreen(SidesScreen[CompareAnswer | None]):
     """Shows a world line beside the live line: messages, files, and the actions on it.
 
     Its result is a `CompareAnswer`; None if the user closed the screen.
@@ -536,9 +599,8 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         load_image: LoadImage | None = None,
         write: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__()
-        self._write = write
-        self._letters = LetterGate(self, self._write_over)
+        self._table = FileModel(found)
+        super().__init__(CompareSides(comparison, load_image), self._table, write)
         self._found = found
         self._info = info
         self._line_name = name
@@ -546,12 +608,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._heading = heading
         self._gauge = gauge
         self._head = CompareHead(self._title, "sides-head")
-        self._sides = CompareSides(comparison, load_image)
-        self._pane = NoticingPane(self._sides)
-        self._table = FileModel(found)
-        self._files = CompareFiles(self._table)
         self._files_head = CompareHead(self._files_heading, "files-head")
-        self._footer = Footer()
 
     def compose(self) -> ComposeResult:
         """Yield the parts, from the top."""
@@ -610,10 +667,6 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         rows = [Line(tuple(left)), names, Line((Span(" " * column), divider))]
         return rows if self.has_class("-short") else [BLANK, rows[0], BLANK, *rows[1:]]
 
-    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
-        """Show a notice for a few seconds."""
-        self._pane.tell(text, **details)
-
     # --- keys
 
     def _show(self) -> None:
@@ -635,21 +688,6 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         """Delay a letter until it is clear whether it is a key or begins text for the prompt."""
         if await self._letters.intercept(event):
             event.stop()
-
-    def _write_over(self, text: str) -> None:
-        if self._write is not None:
-            self._write(text)
-        self.dismiss(None)
-
-    def action_move(self, step: int) -> None:
-        """Select the message or file above or below."""
-        here = self._files if self._files.focused_here else self._sides
-        here.select(here.selected + step)
-
-    def action_page(self, step: int) -> None:
-        """Scroll by a page."""
-        here = self._files if self._files.focused_here else self._sides
-        here.scroll_relative(y=step * max(1, here.size.height - 1), animate=False)
 
     def action_side(self) -> None:
         """Move the keyboard focus to the other side, then to the files, then back."""
@@ -673,24 +711,6 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         found = sides.comparison.next_difference(sides.side, sides.selected)
         if found is not None:
             sides.select(found)
-
-    def action_unfold(self) -> None:
-        """Show the whole message or diff, or fold it again."""
-        (self._files if self._files.focused_here else self._sides).toggle()
-
-    @on(CompareSides.Clicked)
-    def _side_clicked(self, event: CompareSides.Clicked) -> None:
-        """Select the clicked message, and give the keys to its side."""
-        self._files.focused_here = False
-        self._sides.choose_at(event.x, event.row)
-        self._show()
-
-    @on(ComparedFileList.Picked)
-    def _file_picked(self) -> None:
-        """Show the diff of the clicked file, and give the keys to the files."""
-        self._files.focused_here = True
-        self._files.toggle()
-        self._show()
 
     def action_answer(self, action: Literal["jump", "send"]) -> None:
         """Close the screen with an action on the selected message of the other line."""

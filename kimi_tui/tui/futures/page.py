@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -18,24 +18,17 @@ from kimi_tui.futures.values import ranked
 from kimi_tui.projection.blocks import Block
 from kimi_tui.projection.comparison import SideBySide
 from kimi_tui.projection.futures import FutureGroup
-from kimi_tui.tui.compare.screen import (
-    ComparedFileList,
-    CompareFiles,
-    CompareHead,
-    CompareSides,
-)
+from kimi_tui.tui.compare.screen import CompareHead, CompareSides, SidesScreen
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import wrap_words
-from kimi_tui.tui.frame import Footer, Header
+from kimi_tui.tui.frame import Header
 from kimi_tui.tui.frame_rows import SHORT_BELOW, HeaderText, Hint, roomiest
 from kimi_tui.tui.futures.layout import FilesAcross, detail_rows, name_rows, table_rows
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import LetterGate
-from kimi_tui.tui.notices import NoticeDetails, NoticingPane
 from kimi_tui.tui.pictures import LoadImage
 from kimi_tui.tui.row_list import PaintedRows
 from kimi_tui.tui.rows import BLANK, Line, Span, sides
-from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
+from kimi_tui.tui.screens import app_of, sheets
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import FutureChanged
@@ -115,7 +108,7 @@ class FuturesTable(PaintedRows):
             self.post_message(self.Clicked(at.y))
 
 
-class FuturesPage(AnswersOnce[PageAnswer | None]):
+class FuturesPage(SidesScreen[PageAnswer | None]):
     """Shows futures side by side: facts, messages, files, and the actions on the chosen one.
 
     Args:
@@ -164,7 +157,11 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
         write: Callable[[str], None] | None = None,
         chosen: str = "",
     ) -> None:
-        super().__init__()
+        self._across = FilesAcross(shown.group, shown.files)
+        sides = CompareSides(SideBySide(shown.blocks), load_image)
+        super().__init__(sides, self._across, write)
+        if chosen in shown.blocks:
+            sides.side = chosen
         self._shown = shown
         self._heading = heading
         self._title = title
@@ -172,20 +169,11 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
         self._stop = stop
         self._opinion = opinion
         self._note = ""
-        self._write = write
-        self._letters = LetterGate(self, self._write_over)
         self._head = CompareHead(self._title_rows, "futures-head")
         self._table = FuturesTable(self._table_rows)
         self._detail = CompareHead(self._detail_rows, "futures-detail")
         self._names = CompareHead(self._name_rows, "futures-names")
-        self._sides = CompareSides(SideBySide(shown.blocks), load_image)
-        if chosen in shown.blocks:
-            self._sides.side = chosen
-        self._pane = NoticingPane(self._sides)
-        self._across = FilesAcross(shown.group, shown.files)
-        self._files = CompareFiles(self._across)
         self._files_head = CompareHead(self._files_heading, "files-head")
-        self._footer = Footer()
 
     def compose(self) -> ComposeResult:
         """Yield the parts, from the top."""
@@ -208,7 +196,7 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
     def on_resize(self) -> None:
         """Fit the rows to the width, and show the keys in the footer."""
         self.set_class(app_of(self).size.height < SHORT_BELOW, "-short")
-        self._redraw()
+        self._show()
 
     def _tick(self) -> None:
         if not self._shown.group.is_over:
@@ -229,11 +217,7 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
             self._across = self._files.list.model = across
             self._files.list.most = max(1, len(across))
             self._files.list.offered(max(0, self._files.selected) if len(across) else None)
-        self._redraw()
-
-    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
-        """Show a notice for a few seconds."""
-        self._pane.tell(text, **details)
+        self._show()
 
     # --- rows
 
@@ -310,7 +294,7 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
     def _files_heading(self, width: int) -> Sequence[Line]:
         return [Line(tuple(self._across.head(width, glyphs_of(self))))]
 
-    def _redraw(self) -> None:
+    def _show(self) -> None:
         for part in (self._head, self._table, self._detail, self._names, self._files_head):
             part.refresh(layout=True)
         self._sides.focused_here = not self._files.focused_here
@@ -366,58 +350,25 @@ class FuturesPage(AnswersOnce[PageAnswer | None]):
         if await self._letters.intercept(event):
             event.stop()
 
-    def _write_over(self, text: str) -> None:
-        if self._write is not None:
-            self._write(text)
-        self.dismiss(None)
-
     def _choose(self, key: str) -> None:
         self._sides.side = key
-        self._redraw()
+        self._show()
 
     def action_future(self, step: int) -> None:
         """Choose the next future, or the one before."""
         keys = [one.key for one in self._shown.group.futures]
         self._choose(keys[(keys.index(self.chosen.key) + step) % len(keys)])
 
-    def action_move(self, step: int) -> None:
-        """Select the message or file above or below."""
-        here = self._files if self._files.focused_here else self._sides
-        here.select(here.selected + step)
-
-    def action_page(self, step: int) -> None:
-        """Scroll by a page."""
-        here = self._files if self._files.focused_here else self._sides
-        here.scroll_relative(y=step * max(1, here.size.height - 1), animate=False)
-
     def action_files(self) -> None:
         """Move the keyboard focus to the files, or back to the messages."""
         self._files.focused_here = not self._files.focused_here and bool(len(self._across))
-        self._redraw()
-
-    def action_unfold(self) -> None:
-        """Show the whole message or the diffs, or fold them again."""
-        (self._files if self._files.focused_here else self._sides).toggle()
-
-    @on(CompareSides.Clicked)
-    def _side_clicked(self, event: CompareSides.Clicked) -> None:
-        """Select the clicked message and its future."""
-        self._files.focused_here = False
-        self._sides.choose_at(event.x, event.row)
-        self._redraw()
+        self._show()
 
     @on(FuturesTable.Clicked)
     def _row_clicked(self, event: FuturesTable.Clicked) -> None:
         """Choose the clicked future."""
         if 0 <= event.row < len(self._shown.group.futures):
             self._choose(self._shown.group.futures[event.row].key)
-
-    @on(ComparedFileList.Picked)
-    def _file_picked(self) -> None:
-        """Show the diffs of the clicked file, and give the keys to the files."""
-        self._files.focused_here = True
-        self._files.toggle()
-        self._redraw()
 
     # --- actions
 
