@@ -258,7 +258,9 @@ def test_every_row_fits_whatever_the_words(
 ) -> None:
     goes = tuple(DroppedMessage("tool", words, words[:9], tokens=count) for _ in range(count))
     preview = RewindPreview(Target(3), words, 1, 1, 1, 9, 3, True, goes, "")
-    state = layout.PreviewState(preview, CONVERSATION_ACTIONS, True, 1, details, scroll)
+    state = layout.PreviewState(preview, CONVERSATION_ACTIONS, True, details=details)
+    state.choices.choose(1)
+    state.messages.move(scroll)
     for glyphs in (UNICODE, ASCII):
         sheet = layout.preview_rows(state, width, height, glyphs)
         assert len(sheet.rows) <= height
