@@ -53,9 +53,9 @@ def bars(rounds: int, files: int = FILES) -> list[Bar]:
         found = asyncio.run(_measured(work, rounds))
     median = {name: statistics.median(one[name] for one in found) for name in found[0]}
     return [
-        Bar("futures: frozen files, s", median["base"], Goal(1.0)),
-        Bar("futures: folder stands behind them, s", median["folder"], Goal(0.3)),
-        Bar("futures: first request behind them, s", median["request"], Goal(1.2)),
+        Bar("futures: frozen files, ms", 1e3 * median["base"], Goal(1000)),
+        Bar("futures: folder stands behind them, ms", 1e3 * median["folder"], Goal(300)),
+        Bar("futures: first request behind them, ms", 1e3 * median["request"], Goal(1200)),
         Bar("futures: disk of each beside its changes, MB", median["disk"], Goal(0.5)),
         Bar("futures: private memory of each, MB", median["memory"], Goal(50.0)),
     ]

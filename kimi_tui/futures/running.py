@@ -239,6 +239,8 @@ class Futures:
     async def start(self, plan: FuturesPlan) -> tuple[str, ...]:
         """Start the futures of a plan; return their keys. What becomes of them is told by events.
 
+        No message that the user says after this has returned is part of a future.
+
         Raises:
             NoFutures: the plan cannot be carried out.
         """
@@ -265,12 +267,18 @@ class Futures:
         for future in futures:
             self._futures[future.state.key] = future
             self._publish(future, future.state)
-        task = asyncio.create_task(self._group(group, plan, futures), name="futures")
+        try:
+            await self._begin(plan, futures)
+        except (NoFutures, OSError, SessionError, SoulBusy) as error:
+            # What has gone wrong is told as the end of each, as later.
+            for future in futures:
+                self._fail(future, _words_of(error))
+        task = asyncio.create_task(self._group(group, futures), name="futures")
         self._groups.add(task)
         task.add_done_callback(self._groups.discard)
         return tuple(one.state.key for one in futures)
 
-    async def _group(self, group: str, plan: FuturesPlan, futures: Sequence[_Future]) -> None:
+    async def _group(self, group: str, futures: Sequence[_Future]) -> None:
         """Make the files of a set, run its futures, and remove the files."""
         turns = ModelTurns(
             partial(n_at_once, self._launch, self._soul.one_at_a_time),
@@ -282,8 +290,9 @@ class Futures:
         server = StartServer([one.state.key for one in futures], self._environ)
         begun: list[asyncio.Task[None]] = []
         try:
+            if all(future.state.is_over for future in futures):
+                return
             await server.start()
-            await self._begin(plan, futures)
             base = await self._base(place, futures, stack)
             for future in futures:
                 turns.join(
@@ -297,9 +306,8 @@ class Futures:
             ]
             await asyncio.wait(begun)
         except (NoBase, NoFutures, OSError, SessionError, SoulBusy) as error:
-            words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             for future in futures:
-                self._fail(future, words)
+                self._fail(future, _words_of(error))
         except Exception as error:
             log.exception("a set of futures failed")
             for future in futures:
@@ -404,8 +412,7 @@ class Futures:
             else:
                 self._change(future, state="stopped", ended_at=time.time())
         except (OSError, SessionError, NoFutures) as error:
-            words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            self._fail(future, words)
+            self._fail(future, _words_of(error))
         finally:
             if future.timer is not None:
                 future.timer.cancel()
@@ -607,7 +614,7 @@ class Futures:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
         except (OSError, SessionError, SessionLocked) as error:
-            words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            words = _words_of(error)
             log.warning("a future could not become a world line", exc_info=error)
             self._publish(
                 future,
@@ -821,6 +828,11 @@ class _Base:
     """The frozen files of a set: what makes the files of one future."""
 
     view: Callable[[], contextlib.AbstractContextManager[PastView]]
+
+
+def _words_of(error: Exception) -> str:
+    """Return a sentence about an error."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def _plain(choice: ModelChoice) -> dict[str, Any]:

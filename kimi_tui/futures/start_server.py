@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -142,7 +143,7 @@ class _Forks:
                 f"The files of the future cannot be laid over the work folder: {why}.\n"
             )
         except BaseException:
-            sys.excepthook(*sys.exc_info())
+            traceback.print_exc()
         finally:
             try:
                 sys.stderr.flush()

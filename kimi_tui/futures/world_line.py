@@ -148,10 +148,11 @@ async def adopt(
     Raises:
         OSError: the disk refused; the fork stays.
     """
-    # Opening it repairs what a killed process has left.
-    own = Session(fork, session.work_dir, session.storage)
-    await own.open()
-    await own.aclose()
+    if not await asyncio.to_thread(_is_carried_over, session, state.key):
+        # Opening it repairs what a killed process has left. A file with a name in another folder is not opened to be written.
+        own = Session(fork, session.work_dir, session.storage)
+        await own.open()
+        await own.aclose()
     state = await asyncio.to_thread(_named, session, state, since)
     await asyncio.to_thread(_carried_over, session, fork, state.world_line)
     if folder.is_on:
@@ -159,6 +160,14 @@ async def adopt(
     added = await asyncio.to_thread(_added, session, state)
     await asyncio.to_thread(remove_tree, fork)
     return state, added
+
+
+def _is_carried_over(session: Session, key: str) -> bool:
+    """Return whether the conversation of a future is a world line already."""
+    return any(
+        note.get("key") == key and os.path.lexists(world_line_path(session.dir, n))
+        for n, note in session.context.journal.futures.items()
+    )
 
 
 def _named(session: Session, state: FutureChanged, since: str) -> FutureChanged:

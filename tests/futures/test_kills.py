@@ -199,6 +199,7 @@ async def test_a_kill_leaves_the_session_and_the_files_as_they_were(
     assert await looks_right(work, launch, before, live) == steps
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_program_leaves_its_finished_steps_to_the_next_one(
     stage: tuple[Path, Launch],
 ) -> None:
