@@ -149,14 +149,18 @@ class FuturesController:
     # --- one future in place of the chat
 
     async def open(self, key: str) -> None:
-        """Show a future that runs in place of the chat, with its own streaming, and give it the keys."""
+        """Show a future that runs in place of the chat, with its own streaming, and give it the keys.
+
+        Raises:
+            NoFutures: it does not run in this program; the text is for the user.
+        """
         bench = self._bench
         if self.view is not None and self.view.key == key:
             bench.timeline_pane.close()
             bench.screen.set_focus(self.view.transcript)
             return
         engine = await self.engine()
-        state = engine.state(key)
+        state, wire = engine.state(key), engine.wire(key)
         from_timeline = bench.timeline_pane.has_keys
         past = await engine.history(key)
         from kimi_tui.tui.futures.view import FutureView
@@ -174,6 +178,8 @@ class FuturesController:
         )
         self.view = bench.future = view
         await bench.chat_pane.read(view)
+        if self.view is not view:
+            return  # another one was opened meanwhile
         bench.transcript.end_search()
         bench.prompt.reading_words = f"Reading future {state.number}"
         bench.prompt.reading = -1
@@ -182,7 +188,7 @@ class FuturesController:
         bench.screen.set_focus(view.transcript)
         # Nothing is awaited between these two: what is told meanwhile is in one of them.
         records = [*past, *engine.records(key)]
-        feed = self._feed = Feed(engine.wire(key), records, bench.tasks)
+        feed = self._feed = Feed(wire, records, bench.tasks)
         self._drawing = bench.start(self._draw(view, feed))
         self.tell_news()
 
