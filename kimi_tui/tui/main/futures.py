@@ -302,6 +302,7 @@ class FuturesController:
 
     def changed(self, old: SessionState, new: SessionState) -> None:
         """React to other states of futures: tell which have ended, and update what shows them."""
+        from kimi_tui.foreign_text import one_line
         from kimi_tui.projection.futures import future_name, groups, state_words
 
         before = {one.key: one for one in old.futures}
@@ -315,7 +316,7 @@ class FuturesController:
                 words = f"The futures have ended: {group.words}."
                 self._bench.tell(words, advice="/futures sets them side by side.")
             elif one.state == "failed":
-                self._bench.tell(words, advice=one.why, level="warning")
+                self._bench.tell(words, advice=one_line(one.why), level="warning")
             else:
                 self._bench.tell(words)
         self.tell_news()

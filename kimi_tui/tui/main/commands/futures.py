@@ -241,8 +241,10 @@ async def _carry_out(main: MainParts, answer: PageAnswer, one: FutureChanged) ->
     if answer.action == "prune":
         await _prune(main, one)
         return
+    from kimi_tui.foreign_text import one_line
+
     if not one.world_line:
-        words = one.why or (_NOT_YET if one.step else "It has no steps.")
+        words = one_line(one.why) or (_NOT_YET if one.step else "It has no steps.")
         main.bench.tell(f"Future {one.number} is no world line yet.", advice=words)
         return
     if answer.action == "current":
