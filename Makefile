@@ -73,8 +73,9 @@ bench: venv-dev ## measure all that has a goal, half an hour
 journeys: venv-dev ## count the files and functions that one thing passes through
 	$(BIN)/python -m bench.journeys
 
-bench-billed: venv-dev ## what a task is billed under five ways to keep the context small; no model, no network
+bench-billed: venv-dev ## what a task is billed under five ways to keep the context small, and by the agents on PATH; no model
 	$(BIN)/python -m bench.billed
+	$(BIN)/python -m bench.billed_agents
 
 dist: venv-dev ## build wheel and sdist into dist/, and try the wheel in an empty environment
 	@$(BIN)/python scripts/check_dist.py

@@ -582,23 +582,34 @@ def open_folder(root: Path | int, parts: Sequence[str], *, create: bool = False)
         OSError: A folder is missing, is no folder (a link is none), has an invalid name (such as `..`), or may not be
             entered; `filename` is its path.
     """
-    walked = root if isinstance(root, Path) else Path()
+    n_entered = 0
     try:
         folder = os.dup(root) if isinstance(root, int) else os.open(root, _WALKED)
         for part in parts:
-            walked /= part
+            n_entered += 1
             try:
-                deeper = _entered(part, folder, create=create)
+                deeper = enter_folder(part, folder, create=create)
             finally:
                 os.close(folder)
             folder = deeper
     except OSError as error:
-        error.filename = str(walked)
+        above = root if isinstance(root, Path) else Path()
+        error.filename = str(above.joinpath(*parts[:n_entered]))
         raise
     return folder
 
 
-def _entered(part: str, folder: int, *, create: bool) -> int:
+def enter_folder(part: str, folder: int, *, create: bool = False) -> int:
+    """Open a folder in an open one; return its descriptor, which the caller closes.
+
+    Args:
+        part: its name.
+        folder: the descriptor of the folder that it is in.
+        create: whether to create it if it is missing.
+
+    Raises:
+        OSError: it is missing, is no folder (a link is none), has an invalid name, or may not be entered.
+    """
     if part in ("", ".", "..") or "/" in part:
         raise OSError(errno.EINVAL, "this name cannot be the name of a folder")
     try:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from bench.billed import RULES, Bill, play, session
+from bench.billed_agents import N_FILES, OURS, Request, Task, run
 
 
 def test_the_bill() -> None:
@@ -16,3 +21,24 @@ def test_the_bill() -> None:
     assert steps == session(1, 0.3)
     costs = {one: play(one, steps, rule).cost for one in ("plain", "masking", "D-Mails")}
     assert costs["D-Mails"] < costs["plain"] < costs["masking"]
+
+
+def test_the_scripted_model_reads_on_and_follows_a_reminder() -> None:
+    task = Task(Path("/work"))
+    asked = Request(["[]", "Read"], ["ReadFile", "SendDMail"], "chat")
+    assert task.answer(asked).arguments == {"path": "/work/part00.txt"}
+    ends = "VALUE of part 0 is 1234\n", "call SendDMail with checkpoint_id 3: the"
+    letter = task.answer(asked._replace(texts=[*asked.texts, *ends]))
+    assert letter.arguments == {"message": "VALUE of part 0 is 1234.", "checkpoint_id": 3}
+    assert task.answer(asked._replace(tools=[])).text
+    assert task.answer(asked).arguments == {"path": "/work/part01.txt"}
+    assert task.n_requests == 4
+
+
+@pytest.mark.exhaustive
+def test_rules_make_the_scripted_task_cheaper_and_keep_what_matters() -> None:
+    ours, without = map(run, OURS)
+    assert ours.is_done
+    assert without.is_done
+    assert ours.kept == without.kept == N_FILES
+    assert ours.bills[0].cost < without.bills[0].cost

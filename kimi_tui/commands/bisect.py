@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +25,7 @@ from kimi_tui.commands.console import (
 )
 from kimi_tui.commands.session_details import readable
 from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.headless.options import whole_number
 from kimi_tui.program import DONE, FAILED, INTERRUPTED, USAGE
 from kimi_tui.tui.formatting import counted
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from kimi_tui.tools.past_command import PastCommands, PastRun
     from kimi_tui.workspace.base import FileState, Past, Progress
 
-_LIMIT_S = 600
-_MOST_LIMIT_S = 7 * 86_400
-_MOST_TIMES = 100
 _PATCH_CHARS = 20_000
 _OUTPUT_LINES = 20
 _TOLD_FROM = 2000
@@ -60,7 +58,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         complain(str(no))
         return _wrong(name, FAILED)
     except KeyboardInterrupt:
-        complain("Stopped. The temporary files were removed.")
+        complain(f"{name} was stopped. Its temporary files were removed.")
         return INTERRUPTED
 
 
@@ -80,11 +78,13 @@ def _parsed(name: str, arguments: Sequence[str]) -> Namespace:
         "command",
         metavar="COMMAND",
         nargs="...",
-        help="the command; quote it as one string to use shell syntax such as pipes",
+        help="the command to run; quote it as one string to use shell syntax such as pipes",
     )
     options = parser.parse_args(arguments)
     if options.command and options.command[0].startswith("-"):
-        parser.error(f"{options.command[0]} cannot be a command; options stand before --")
+        parser.error(
+            f"{options.command[0]!r} is not an option; write the command after --, for example: {_EXAMPLES[name]}"
+        )
     return options
 
 
@@ -104,9 +104,9 @@ _EXAMPLES = {
 def _bisect_parser() -> CommandLineParser:
     parser = command(
         "bisect",
-        "Find the step after which a command fails. The command runs on the files of past checkpoints, at the path of the "
-        "work folder but without changing anything in it: exit code 0 is good, 125 skips this state, 128 and more end the search, all "
-        "others are bad. Exit code of this command: 0 if the change was found, 1 if not.",
+        "Find the step after which a command fails, by running it on the files of past checkpoints; nothing in the work folder is changed. "
+        "The exit code of COMMAND means: 0 good, 125 skip these files, 128 or more end the search, any other code bad. "
+        "kimi-tui bisect itself exits with 0 if it found the change, and with 1 if not.",
     )
     parser.usage = "kimi-tui bisect [OPTIONS] -- COMMAND"
     _with_line(parser)
@@ -127,7 +127,7 @@ def _bisect_parser() -> CommandLineParser:
         metavar="N",
         type=_times,
         default=1,
-        help="run the command N times on each state; one failure makes it bad (default: 1)",
+        help="run the command N times on the files of each state, which is bad if one of the runs fails (default: 1)",
     )
     return _with_command(parser)
 
@@ -135,8 +135,9 @@ def _bisect_parser() -> CommandLineParser:
 def _run_at_parser() -> CommandLineParser:
     parser = command(
         "run-at",
-        "Run a command on the files as they were at checkpoint N, before its step, at the path of the work folder. Nothing in the "
-        "work folder is changed. The exit code is that of the command, or 125 if it could not be run.",
+        "Run a command on the files as they were at checkpoint N, before its step. The command finds them at the path of the work folder "
+        "(on some systems at another path: see kimi-tui doctor), and nothing in the work folder is changed. The exit code is that of the "
+        "command, or 125 if it could not be run.",
     )
     parser.usage = "kimi-tui run-at [OPTIONS] N -- COMMAND"
     parser.add_argument(
@@ -158,7 +159,7 @@ def _worktree_parser() -> CommandLineParser:
         "folder",
         metavar="DIR",
         type=_absolute,
-        help="the folder to create; it must be new or empty",
+        help="the folder to write the files into; it must be new or empty",
     )
     return _with_line(parser)
 
@@ -170,13 +171,15 @@ def _with_line(parser: CommandLineParser) -> CommandLineParser:
 
 
 def _with_command(parser: CommandLineParser) -> CommandLineParser:
+    from kimi_tui.soul.bisect import LIMIT_S
+
     parser.add_argument("--network", action="store_true", help="let the command use the network")
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=_seconds,
-        default=_LIMIT_S,
-        help=f"stop each run after this many seconds (default: {_LIMIT_S})",
+        default=LIMIT_S,
+        help=f"stop each run after this many seconds (default: {LIMIT_S})",
     )
     return parser
 
@@ -186,17 +189,15 @@ def _absolute(text: str) -> Path:
 
 
 def _times(text: str) -> int:
-    return _whole(text, _MOST_TIMES)
+    from kimi_tui.soul.bisect import MOST_TIMES
+
+    return whole_number(text, MOST_TIMES)
 
 
 def _seconds(text: str) -> int:
-    return _whole(text, _MOST_LIMIT_S)
+    from kimi_tui.soul.bisect import MOST_LIMIT_S
 
-
-def _whole(text: str, most: int) -> int:
-    if text.isascii() and text.isdigit() and 0 < int(text[:9]) <= most:
-        return int(text)
-    raise ArgumentTypeError(f"{text!r} is not a number from 1 to {most:,}")
+    return whole_number(text, MOST_LIMIT_S)
 
 
 _PARSERS = {"bisect": _bisect_parser, "run-at": _run_at_parser, "worktree": _worktree_parser}
@@ -219,33 +220,16 @@ async def _points(session: Session, world_line: int) -> Sequence[Checkpoint]:
         return [*(await asyncio.to_thread(read.world_line, world_line)).checkpoints]
 
 
-def _point(points: Sequence[Checkpoint], number: int | None) -> Checkpoint | None:
-    """Return the checkpoint with a number; None for None.
-
-    Raises:
-        NoBisect: there is none.
-    """
-    from kimi_tui.soul.bisect import NoBisect
-
-    if number is None:
-        return None
-    found = next((point for point in points if point.id == number), None)
-    if found is None:
-        known = f"#{points[0].id} to #{points[-1].id}" if points else "none"
-        raise NoBisect(f"There is no checkpoint #{number} on this world line; it has {known}.")
-    return found
-
-
 async def _past_at(session: Session, options: Namespace) -> tuple[Past, FileState]:
     """Return the past of a session, and its state at the checkpoint of the command line.
 
     Raises:
         NoBisect: there is no such checkpoint, or no snapshot of its files.
     """
-    from kimi_tui.soul.bisect import NoBisect, state_at
+    from kimi_tui.soul.bisect import NoBisect, point_of, state_at
 
     past = await asyncio.to_thread(_past, session)
-    point = _point(await _points(session, options.world_line), options.n)
+    point = point_of(await _points(session, options.world_line), options.n)
     state = None if point is None else await asyncio.to_thread(state_at, past, point)
     if state is None:
         raise NoBisect(f"There is no file snapshot of checkpoint #{options.n}.")
@@ -363,13 +347,13 @@ async def _worktree(options: Namespace) -> int:
 
 
 async def _bisect(options: Namespace) -> int:
-    from kimi_tui.soul.bisect import Bisection, build_files, candidates_of
+    from kimi_tui.soul.bisect import Bisection, build_remark, candidates_of, point_of
     from kimi_tui.tools.past_command import command_text
 
     session = chosen_session(options.session)
     past = await asyncio.to_thread(_past, session)
     points = await _points(session, options.world_line)
-    good, bad = _point(points, options.good), _point(points, options.bad)
+    good, bad = point_of(points, options.good), point_of(points, options.bad)
     needs_now = not options.world_line and bad is None
     commands = await _opened(session, past, scans=needs_now)
     text = command_text(options.command)
@@ -391,7 +375,7 @@ async def _bisect(options: Namespace) -> int:
         search = Bisection(
             candidates, run_over, times=options.times, asks=_asked(options), told=shown.told
         )
-        shown.begins(candidates, search, await asyncio.to_thread(build_files, past, candidates))
+        shown.begins(candidates, search, await asyncio.to_thread(build_remark, past, candidates))
         for end in (candidates[0].before, candidates[-1].after):
             if gaps := await asyncio.to_thread(past.gaps, end.state):
                 _note(gaps)
@@ -411,7 +395,7 @@ def _asked(options: Namespace) -> Any:
     async def asks(place: Place, ran: PastRun) -> bool:
         return await asyncio.to_thread(
             confirmed,
-            f"Exit code {ran.exit_code} in {place.name} usually means that a program is missing. Does it count as a failure?",
+            f"The command ended with exit code {ran.exit_code} on {place.name}, which usually means that a program is missing. Count this as a failure?",
         )
 
     return asks
@@ -424,19 +408,17 @@ class _Shown:
         self._is_json: bool = options.json
         self._times: int = options.times
 
-    def begins(
-        self, candidates: Sequence[Candidate], search: Bisection, build: Sequence[str]
-    ) -> None:
+    def begins(self, candidates: Sequence[Candidate], search: Bisection, build: str) -> None:
         """Print how much there is to do."""
         if not self._is_json:
+            changes, most = counted(len(candidates), "file change"), counted(search.n_left, "state")
             say(
-                f"Searching {counted(len(candidates), 'file change')}: 2 tests of the good and the bad end, then at most "
-                f"{search.n_left:,} more."
+                f"Searching {changes}. The command runs on the newest and the oldest files first, then on at most {most} in between."
+                if search.n_left
+                else f"Searching {changes}. The command runs on the newest and the oldest files."
             )
         if build:
-            _note(
-                f"Ignored folders such as .venv are today's, but {', '.join(build[:3])} changed since then, so the result may be wrong."
-            )
+            _note(build)
 
     def told(self, place: Place, tested: Tested | None) -> None:
         """Print a test."""
@@ -452,7 +434,7 @@ class _Shown:
         if outcome.reason:
             complain(outcome.reason)
         if len(outcome.found) > 1 and not self._is_json:
-            complain("The states between these changes could not be tested.")
+            complain("The files between these changes could not be tested.")
         return DONE if len(outcome.found) == 1 else FAILED
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.commands.console import (
@@ -64,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> CommandLineParser:
-    from kimi_tui.headless.options import amount, seconds, whole
+    from kimi_tui.headless.options import amount, seconds, whole_number
 
     parser = command(
         "futures",
@@ -82,7 +83,13 @@ def _parser() -> CommandLineParser:
     add = with_world_line(
         parser, "the checkpoints of world line (branch) K (default: the current one)"
     ).add_argument
-    add("--n", dest="count", metavar="COUNT", type=_count, help="the number of futures, 1 to 4")
+    add(
+        "--n",
+        dest="count",
+        metavar="COUNT",
+        type=partial(whole_number, most=_MOST),
+        help="the number of futures, 1 to 4",
+    )
     add(
         "--message",
         action="append",
@@ -113,8 +120,13 @@ def _parser() -> CommandLineParser:
         choices=_MODES,
         help="what the agents may do without asking; everything else is refused",
     )
-    add("--max-steps", type=whole, metavar="N", help="stop each future after N steps")
-    add("--max-tokens", type=whole, metavar="N", help="stop each future when it has used N tokens")
+    add("--max-steps", type=whole_number, metavar="N", help="stop each future after N steps")
+    add(
+        "--max-tokens",
+        type=whole_number,
+        metavar="N",
+        help="stop each future when it has used N tokens",
+    )
     add(
         "--max-cost",
         type=amount,
@@ -124,12 +136,6 @@ def _parser() -> CommandLineParser:
     add("--max-time", type=seconds, metavar="TIME", help="stop each future after 90, 10m or 1h")
     add("--quiet", action="store_true", help="print no progress")
     return parser
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text[:3]) <= _MOST:
-        return int(text)
-    raise ArgumentTypeError(f"{text!r} is not a number from 1 to {_MOST}")
 
 
 def _fault(options: Namespace) -> str:

@@ -23,7 +23,7 @@ class ModelServer(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Line:
+class _ServerLine:
     most: int
     running: set[str] = field(default_factory=set[str])
     waiting: list[str] = field(default_factory=list[str])
@@ -48,14 +48,14 @@ class ModelTurns:
         self._go = go
         self._waits = waits
         self._servers: dict[str, ModelServer] = {}
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _ServerLine] = {}
         self._leaders: dict[ModelServer, str] = {}
         self._warm: set[ModelServer] = set()
 
     def join(self, key: str, server: ModelServer) -> None:
         """Add a future. The first one of a model leads the others."""
         self._servers[key] = server
-        self._lines.setdefault(server.url, _Line(self._most(server.url)))
+        self._lines.setdefault(server.url, _ServerLine(self._most(server.url)))
         self._leaders.setdefault(server, key)
 
     def ask(self, key: str) -> None:
@@ -98,7 +98,7 @@ class ModelTurns:
         if (line := self._line(key)) is not None:
             line.most = 1
 
-    def _line(self, key: str) -> _Line | None:
+    def _line(self, key: str) -> _ServerLine | None:
         server = self._servers.get(key)
         return None if server is None else self._lines[server.url]
 
@@ -107,7 +107,7 @@ class ModelTurns:
             self._give(line)
             self._tell(line)
 
-    def _give(self, line: _Line) -> None:
+    def _give(self, line: _ServerLine) -> None:
         for key in list(line.waiting):
             if len(line.running) >= line.most:
                 return
@@ -117,7 +117,7 @@ class ModelTurns:
                 self._waits(key, "")
                 self._go(key)
 
-    def _tell(self, line: _Line) -> None:
+    def _tell(self, line: _ServerLine) -> None:
         for key in line.waiting:
             self._waits(key, self._why(key) or "turn")
 

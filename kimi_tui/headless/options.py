@@ -116,10 +116,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, run no hooks, and start no MCP servers",
     )
-    add("--max-steps", type=whole, metavar="N", help="stop the turn after N steps")
+    add("--max-steps", type=whole_number, metavar="N", help="stop the turn after N steps")
     add(
         "--max-tokens",
-        type=whole,
+        type=whole_number,
         metavar="N",
         help="stop when the run has used N tokens, input and output",
     )
@@ -181,11 +181,20 @@ def taken_from(given: dict[str, Any]) -> tuple[HeadlessOptions | None, list[str]
     return options._replace(is_asked_for=True), [] if prompt in (None, NOT_GIVEN, "-") else [prompt]
 
 
-def whole(text: str) -> int:
-    """Parse a whole number of at least 1."""
-    if not re.fullmatch(r"[0-9]{1,12}", text) or not int(text):
-        raise ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
-    return int(text)
+def whole_number(text: str, most: int = 0) -> int:
+    """Parse a whole number of at least 1.
+
+    Args:
+        text: the text.
+        most: the largest number; 0 for any of twelve digits.
+
+    Raises:
+        ArgumentTypeError: the text is no such number.
+    """
+    if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) and 0 < int(text) <= (most or int(text)):
+        return int(text)
+    limits = f"from 1 to {most:,}" if most else "of at least 1"
+    raise ArgumentTypeError(f'"{text}" is not a whole number {limits}')
 
 
 def amount(text: str) -> float:

@@ -9,11 +9,13 @@ tried; it knows nothing of how a command runs. Exit codes mean what they mean to
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.tools.past_command import NOT_RUN, PastRun
 from kimi_tui.tools.process import word_set
 from kimi_tui.workspace.base import FileState, NoBase, Past
@@ -21,7 +23,7 @@ from kimi_tui.workspace.snapshots import By, Snapshot
 
 Verdict = Literal["good", "bad", "skipped"]
 Cause = Literal["step", "other", "task", "line"]
-"""Who made a change: the agent's step; someone else; a background task or someone else meanwhile; a rewind, a switch, or
+"""The author of a change: the agent's step; someone else; a background task or someone else meanwhile; a rewind, a switch, or
 another world line whose files stayed.
 """
 
@@ -34,6 +36,12 @@ _CAUSES: dict[By, Cause] = {
     "restore": "line",
 }
 SIGNALS_FROM = 128
+LIMIT_S = 600
+"""The most seconds of a run of the command, if nothing else is said."""
+MOST_LIMIT_S = 7 * 86_400
+"""The largest limit in seconds that can be said."""
+MOST_TIMES = 100
+"""The most runs over one state."""
 _BUILD_FILES = word_set("""pyproject.toml setup.py setup.cfg requirements.txt uv.lock poetry.lock Pipfile.lock pdm.lock package.json package-lock.json
     pnpm-lock.yaml yarn.lock bun.lock bun.lockb Cargo.toml Cargo.lock go.mod go.sum Gemfile Gemfile.lock composer.json composer.lock
     mix.lock pom.xml build.gradle build.gradle.kts flake.lock""")
@@ -57,6 +65,9 @@ class Point(Protocol):
     def was(self) -> str | None:
         """Its unique name before a compaction; None if it had no other."""
         ...
+
+
+P = TypeVar("P", bound=Point)
 
 
 class NoBisect(Exception):
@@ -119,11 +130,11 @@ class Candidate:
             case "step":
                 return self.where
             case "other":
-                return f"a change outside kimi-tui {self.where}"
+                return f"a change made outside kimi-tui {self.where}"
             case "task":
-                return f"a change {self.where}, while a background task ran"
+                return f"a change made while a background task ran, {self.where}"
             case "line":
-                return f"a rewind or a switch of world lines {self.where}"
+                return f"a rewind or world line switch {self.where}"
 
 
 def state_at(past: Past, point: Point) -> FileState | None:
@@ -181,6 +192,21 @@ def candidates_of(
     return [chain.candidate(at) for at in range(first, last)]
 
 
+def point_of(points: Sequence[P], number: int | None) -> P | None:
+    """Return the checkpoint with a number; None for None.
+
+    Raises:
+        NoBisect: there is none.
+    """
+    if number is None:
+        return None
+    found = next((point for point in points if point.id == number), None)
+    if found is None:
+        known = f"#{points[0].id} to #{points[-1].id}" if points else "none"
+        raise NoBisect(f"There is no checkpoint #{number} on this world line; it has {known}.")
+    return found
+
+
 class _Chain:
     """The states of the files along a line, and what brought each of them.
 
@@ -196,8 +222,8 @@ class _Chain:
         self._changes: list[tuple[Cause, Point | None]] = []
         self._begun: dict[str, int] = {}
         self._points: list[Point] = []
+        self._starts: list[int] = []
         self._last: Point | None = None
-        self._next = past.log.next_marks()
 
     def follow(self, points: Sequence[Point]) -> None:
         """Take the changes up to the end of the last checkpoint's step."""
@@ -210,7 +236,8 @@ class _Chain:
             if not self._is_next(point):
                 self._take_net(log.marked_at(_marked(self._past, point)))
             self._take(log.place(snapshot))
-            self._begun[point.uid] = len(self.places) - 1
+            self._starts.append(len(self.places) - 1)
+            self._begun[point.uid] = self._starts[-1]
             if not self.places[-1].uid:
                 # Later checkpoints may have the same files.
                 name = f"checkpoint #{point.id}" if self._changes else self.places[0].name
@@ -223,7 +250,8 @@ class _Chain:
     def end(self) -> None:
         """Take the changes since the last step until now."""
         last = len(self._snapshots) - 1
-        if self._last is not None and _marked(self._past, self._last) in self._next:
+        log = self._past.log
+        if self._last is not None and log.next_mark(_marked(self._past, self._last)) is not None:
             self._take_net(last)
         self._take(last)
         now = self._past.now
@@ -247,7 +275,8 @@ class _Chain:
         """Return the change between a place and the next one."""
         before, after = self.places[at], self.places[at + 1]
         cause, point = self._changes[at]
-        following = next((one for one in self._points if self._begun[one.uid] > at), None)
+        behind = bisect_right(self._starts, at)
+        following = self._points[behind] if behind < len(self._points) else None
         return Candidate(
             cause,
             before,
@@ -262,7 +291,8 @@ class _Chain:
         """Return whether no checkpoint of another line was made between the last one and this."""
         if self._last is None:
             return True
-        return self._next.get(_marked(self._past, self._last)) == _marked(self._past, point)
+        following = self._past.log.next_mark(_marked(self._past, self._last))
+        return following == _marked(self._past, point)
 
     def _take(self, until: int) -> None:
         """Take the snapshots up to a place of the log; neighbours that one cause made are one change."""
@@ -300,10 +330,16 @@ def _differs(past: Past, old: FileState, new: FileState) -> bool:
     return any(entry is not None and entry.is_known for entry in known)
 
 
-def build_files(past: Past, candidates: Sequence[Candidate]) -> list[str]:
-    """Return the files that say what ignored folders should hold and that differ between the ends, sorted."""
+def build_remark(past: Past, candidates: Sequence[Candidate]) -> str:
+    """Name in two sentences the files that say what ignored folders should hold and that differ between the ends; empty if none does."""
     changed = past.differing(candidates[0].before.state, candidates[-1].after.state)
-    return sorted(path for path in changed if path.rpartition("/")[2] in _BUILD_FILES)
+    files = sorted(path for path in changed if path.rpartition("/")[2] in _BUILD_FILES)
+    if not files:
+        return ""
+    return (
+        "Ignored folders such as .venv have no snapshots, so the command finds them as they are now. "
+        f"The result may be wrong, because {some_of(files, 3)} changed in the searched steps."
+    )
 
 
 # -- the search -----------------------------------------------------------------------------------------
@@ -443,14 +479,14 @@ class Bisection:
         if tested.verdict == wanted:
             return
         if tested.verdict == "skipped":
-            raise NoBisect(f"The command could not test {place.name}: {tested.why}.")
+            raise NoBisect(f"The command gives no result on {place.name}: {tested.why}.")
         if wanted == "bad":
             raise NoBisect(
-                f"The command does not fail in {place.name}. There is no failure to search for."
+                f"The command does not fail on {place.name}, so there is no failure to search for."
             )
         raise NoBisect(
-            f"The command fails in {place.name} already. "
-            "Give an earlier checkpoint with --good, or check that the command works there at all."
+            f"The command already fails on {place.name}. "
+            "Give an earlier checkpoint with --good, or check that the command can pass at all."
         )
 
     async def _test(self, place: Place) -> Tested:
@@ -466,7 +502,7 @@ class Bisection:
             runs.append(run)
             code = run.exit_code
             if code is None:
-                why = f"it did not end within {run.seconds:.0f} s"
+                why = f"the command did not end within {run.seconds:.0f} s"
                 break
             if code == NOT_RUN:
                 why = f"exit code {NOT_RUN}"
@@ -475,15 +511,15 @@ class Bisection:
                 tested = Tested(place, "skipped", tuple(runs), failed, f"exit code {code}")
                 self._add(tested)
                 raise NoBisect(
-                    f"The command ended with exit code {code} in {place.name}. "
-                    "Exit codes from 128 end the search, as in git bisect run."
+                    f"The command ended with exit code {code} on {place.name}. "
+                    "An exit code of 128 or more ends the search, as in git bisect run."
                 )
             if run.is_not_found and self._counts_not_found is None:
                 self._counts_not_found = await self._asks(place, run)
             if run.is_not_found and not self._counts_not_found:
                 self._add(Tested(place, "skipped", tuple(runs), failed, f"exit code {code}"))
                 raise NoBisect(
-                    f"The command was not found or cannot be executed in {place.name} (exit code {code})."
+                    f"The command was not found or cannot be executed on {place.name} (exit code {code})."
                 )
             failed += code != 0
         verdict: Verdict = "skipped" if why else "bad" if failed else "good"

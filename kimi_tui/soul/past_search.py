@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from kimi_tui.prompts import prompt
 from kimi_tui.session.session import Session
 from kimi_tui.soul.bisect import (
+    LIMIT_S,
     Bisection,
     Candidate,
     NoBisect,
     Outcome,
     Place,
     Tested,
-    build_files,
+    build_remark,
     candidates_of,
+    point_of,
 )
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.folder_snapshots import FILES_NAME
@@ -28,8 +30,6 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.workspace.base import NoBase, Past
 from kimi_tui.workspace.diff import Changes, patch_of
 
-LIMIT_S = 600
-"""Seconds for each run of the command."""
 _LETTER_CHARS = 4000
 _LETTER_LINES = 20
 _MOST_LINE_CHARS = 300
@@ -37,8 +37,8 @@ _MOST_LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What the user asked for: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state, and
-    whether the command has the network.
+    """The user's choices: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state,
+    whether the command has the network, the number of the world line (0: the current one), and the most seconds of a run.
     """
 
     command: str
@@ -46,6 +46,8 @@ class SearchOptions:
     bad: int | None = None
     times: int = 1
     network: bool = False
+    world_line: int = 0
+    timeout_s: int = LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,9 @@ class PastSearch:
         sandbox: returns the sandbox of commands, once it is found; None if there is none.
         no_sandbox: returns why there is none.
         alone: what runs one turn or operation at a time.
+
+    Attributes:
+        is_searching: whether a search runs.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class PastSearch:
         self._sandbox = sandbox
         self._no_sandbox = no_sandbox
         self._alone = alone
+        self.is_searching = False
 
     async def bisect(
         self,
@@ -123,7 +129,7 @@ class PastSearch:
 
         Raises:
             NoBisect: it cannot begin, or go on; the text is for the user.
-            UnknownCheckpoint: there is no such checkpoint.
+            UnknownWorldLine: there is no such world line.
             SoulBusy: something runs.
         """
         return await self._alone.run(self._search(options, began, told, asks), stoppable=True)
@@ -135,20 +141,26 @@ class PastSearch:
         told: Callable[[Place, Tested | None], None],
         asks: Callable[[Place, PastRun], Awaitable[bool]],
     ) -> FoundChange | None:
-        files, index = self._conversation.files, self._conversation.context.index
-        ends = [
-            None if one is None else index.checkpoint(one) for one in (options.good, options.bad)
-        ]
+        files = self._conversation.files
         if files.reason:
             raise NoBisect(files.reason)
         commands: PastCommands | None = None
+        self.is_searching = True
         try:
+            line = await asyncio.to_thread(self._session.world_line, options.world_line)
+            points = [*line.checkpoints]
+            good, bad = point_of(points, options.good), point_of(points, options.bad)
             await files.folder.take(files.folder.others)
             past = await asyncio.to_thread(
                 Past, self._session.dir / FILES_NAME, self._session.work_dir
             )
             candidates = await asyncio.to_thread(
-                candidates_of, past, [*index.checkpoints], good=ends[0], bad=ends[1]
+                candidates_of,
+                past,
+                points,
+                good=good,
+                bad=bad,
+                is_current=not options.world_line,
             )
             sandbox = self._sandbox()
             settings = SandboxSettings(enabled=False) if sandbox is None else sandbox.settings
@@ -172,6 +184,7 @@ class PastSearch:
         finally:
             if commands is not None:
                 await commands.close()
+            self.is_searching = False
 
     def _remarks(self, commands: PastCommands, candidates: list[Candidate]) -> tuple[str, ...]:
         past, found = commands.past, list[str]()
@@ -181,10 +194,7 @@ class PastSearch:
         if commands.tier == "elsewhere":
             found.append("The files are copied to another path.")
         found += filter(None, [past.gaps(candidates[0].before.state)])
-        if changed := build_files(past, candidates):
-            found.append(
-                f"Ignored folders such as .venv are today's, but {', '.join(changed[:3])} changed since then, so the result may be wrong."
-            )
+        found += filter(None, [build_remark(past, candidates)])
         return tuple(found)
 
 
@@ -193,7 +203,7 @@ def _runner(
 ) -> Callable[[Place], Awaitable[PastRun]]:
     async def run(place: Place) -> PastRun:
         return await commands.run(
-            options.command, place.state, network=options.network, timeout_s=LIMIT_S
+            options.command, place.state, network=options.network, timeout_s=options.timeout_s
         )
 
     return run

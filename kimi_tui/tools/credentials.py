@@ -116,6 +116,8 @@ _FORMS = (
     ),
     ("://", r"://[^\s:/@]{0,64}:([^\s:/@]{6,128})@"),
 )
+_NAMES = ("key", "token", "secret", "passw", "pwd")
+"""One of these is in each text that has `_NAMED`, in capital or small letters."""
 _NAMED = (
     r"(?:key|token|secret|passw(?:or)?d|pwd)\w{0,20}+(?:[\"']?\s{0,4}(?:[:=]>?|,)\s{0,4}|[\"'] value=|>|\()[\"']?(?=[A-Za-z+/_-]{0,200}\d)(?=[\d+/_-]{0,200}[A-Za-z])"
     r"([A-Za-z0-9+/_-]{20,200}={0,2})"
@@ -135,7 +137,10 @@ def find_keys(text: str) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     forms = [_compiled(form) for letters, form in _FORMS if letters in text]
-    for form in (*forms, _compiled(_NAMED, re.IGNORECASE)):
+    folded = text.casefold()
+    if any(word in folded for word in _NAMES):
+        forms.append(_compiled(_NAMED, re.IGNORECASE))
+    for form in forms:
         at = 0
         while at < len(text) and len(spans) < _MOST_FOUND:
             found = form.search(text, at, at + 2 * _SLICE)

@@ -5,6 +5,7 @@ the lower layer of every view of the past, so nothing but `Base.move` ever write
 
     PLACE/lock        held by the process that uses the base
     PLACE/base        the files
+    PLACE/old         a base while another one is made in its place
     PLACE/base.json   which snapshot they are; missing while they are changed, so that a killed move is not taken for one
 
 The base is a cache: it is not synced, and made anew after a start of the machine, after a killed move, and if a file in it is
@@ -22,14 +23,22 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui.app_paths import make_private
 from kimi_tui.display_names import some_of
-from kimi_tui.filesystem import open_folder, remove_tree, write_all
+from kimi_tui.filesystem import (
+    Storage,
+    enter_folder,
+    identity_of,
+    new_temporary_name,
+    open_folder,
+    remove_tree,
+    write_all,
+)
 from kimi_tui.workspace.diff import (
     MOST_COMPARED_BYTES,
     FileDifference,
@@ -37,14 +46,15 @@ from kimi_tui.workspace.diff import (
     diff_lines,
     text_of,
 )
+from kimi_tui.workspace.file_table import Folders, Stamp, with_contents
 from kimi_tui.workspace.manifest import REST, Kind, Limits, Manifest, ManifestEntry, ancestors
 from kimi_tui.workspace.restore import as_file, why_not
-from kimi_tui.workspace.scan import Scanner
-from kimi_tui.workspace.snapshots import Snapshot, delta
+from kimi_tui.workspace.scan import Scanner, stamp_from
+from kimi_tui.workspace.snapshots import Snapshot
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
 from kimi_tui.workspace.tracker import STORE_NAME, stored_snapshots
 
-_FOLDER, _LOCK = "base", "lock"
+_FOLDER, _OLD, _LOCK = "base", "old", "lock"
 FACTS = "base.json"
 """The name of the file that says which files a base has; it is there only while the base is whole."""
 _UNSURE_NS = 2_000_000_000
@@ -56,6 +66,8 @@ _TOLD_EVERY = 512
 _MOST_NAMED = 3
 _MOST_COMPARED = 300
 _MOST_ROWS = 5000
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -98,6 +110,7 @@ class Past:
         self._packs = folder / STORE_NAME
         self._store = BlobStore(self._packs, 0)
         self._more: BlobStore | None = None
+        self._stamped: Folders | None = None
         self.now: FileState | None = None
 
     def scan(self, scratch: Path, own: Iterable[str], cancelled: Callable[[], bool]) -> FileState:
@@ -116,12 +129,27 @@ class Past:
         limits = Limits()
         self._more = BlobStore(scratch, limits.max_store_bytes, [self._packs])
         scanner = Scanner(str(self.root), self._more, limits, own=own, cancelled=cancelled)
+        # Files that look as they did at the newest snapshot are not read.
+        scanner.adopt(with_contents(dict(self.stamped), self._store.has_digest))
         scanner.scan()
         if cancelled():
             raise NoBase("The scan of the work folder was stopped.")
-        latest, found = self.log.latest, scanner.manifest
-        self.now = FileState(last, delta(latest, found, {*latest, *found}))
+        latest, found = dict(self.log.latest.items()), scanner.manifest
+        self._stamped = found.folders
+        changed = {path: entry for path, entry in found.items() if latest.pop(path, None) != entry}
+        self.now = FileState(last, changed | dict.fromkeys(latest))
         return self.now
+
+    @property
+    def stamped(self) -> Folders:
+        """The files of the newest state, with the stamps that are known.
+
+        Raises:
+            OSError: the work folder is not there.
+        """
+        if self._stamped is None:
+            self._stamped = self.log.folders(identity_of(os.stat(self.root)))
+        return self._stamped
 
     @property
     def last(self) -> Snapshot:
@@ -206,6 +234,10 @@ class Past:
             return self._more.get(entry.blob)
         return self._store.get(entry.blob)
 
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which many contents are read faster."""
+        return self._store.reading()
+
     def gaps(self, state: FileState) -> str:
         """Say in a sentence which files no snapshot of this state has although they were covered; empty if it has all."""
         missing = [
@@ -266,11 +298,14 @@ class Base:
             before = self._shown or self._stored_state()
             self._shown = None
             self._facts.unlink(missing_ok=True)
+            # These files differ from those in the work folder.
+            own = self.past.differing(self.past.newest, state).keys()
             if before is None:
-                self._make(state, told, cancelled)
+                self._make(state, own, told, cancelled)
             else:
-                self._change(self.past.differing(before, state), cancelled)
-            self._renew(state)
+                self._change(self.past.differing(before, state), own, cancelled)
+                self._renew(state, own)
+            self._is_looked_at = True
             facts = {"shows": "" if state.further else state.snapshot.id, "boot": _boot()}
             self._facts.write_text(json.dumps(facts))
         except (BlobDamaged, OSError) as error:
@@ -288,8 +323,9 @@ class Base:
             os.close(lock)
 
     def _drop(self) -> None:
-        with contextlib.suppress(OSError):
-            remove_tree(self.folder)
+        for folder in (self.folder, self.place / _OLD):
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
 
     def _stored_state(self) -> FileState | None:
         """Return the state that an earlier process left, if every file is as it left it."""
@@ -305,73 +341,167 @@ class Base:
             return None
 
     def _make(
-        self, state: FileState, told: Callable[[Progress], None], cancelled: Callable[[], bool]
+        self,
+        state: FileState,
+        own: Collection[str],
+        told: Callable[[Progress], None],
+        cancelled: Callable[[], bool],
     ) -> None:
+        files = dict(self.past.files(state).items())
+        old = self.place / _OLD
+        if os.path.lexists(old):
+            remove_tree(old)
+        # ext4 looks at every inode that was freed in the last minutes before it gives a new file one, so that making files
+        # behind the removal of as many takes ten times as long: the removal comes last, if the disk has room.
         if os.path.lexists(self.folder):
-            remove_tree(self.folder)
-        files = self.past.files(state)
-        check_room(self.place, files)
-        os.mkdir(self.folder, 0o755)
-        self._write(files, told, cancelled)
+            self.folder.rename(old)
+        try:
+            try:
+                check_room(self.place, files)
+            except NoBase:
+                if not os.path.lexists(old):
+                    raise
+                remove_tree(old)
+                check_room(self.place, files)
+            os.mkdir(self.folder, 0o755)
+            self._write(files, own, told, cancelled)
+        finally:
+            if os.path.lexists(old):
+                remove_tree(old)
 
     def _change(
-        self, changed: Mapping[str, ManifestEntry | None], cancelled: Callable[[], bool]
+        self,
+        changed: Mapping[str, ManifestEntry | None],
+        own: Collection[str],
+        cancelled: Callable[[], bool],
     ) -> None:
-        top = open_folder(self.folder, ())
-        try:
-            emptied: set[str] = set()
-            for path in sorted(changed, reverse=True):
-                _remove(path, top)
-                emptied.update(ancestors(path))
+        emptied: set[str] = set()
+        with _Walk(self.folder) as walk:
+            for path in sorted(changed, key=_by_folder, reverse=True):
+                entry = changed[path]
+                if entry is None or not entry.is_known:
+                    emptied.update(ancestors(path))
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    _remove(path.rpartition("/")[2], walk.folder(path.rpartition("/")[0]))
+        with _Walk(self.folder) as walk:
             for path in sorted(emptied, key=lambda one: one.count("/"), reverse=True):
                 with contextlib.suppress(OSError):
-                    _rmdir(path, top)
-        finally:
-            os.close(top)
+                    above, _, name = path.rpartition("/")
+                    os.rmdir(name, dir_fd=walk.folder(above))
         present = {path: entry for path, entry in changed.items() if entry is not None}
-        self._write(present, lambda _: None, cancelled)
+        self._write(present, own, lambda _: None, cancelled)
 
     def _write(
         self,
         files: Mapping[str, ManifestEntry],
+        own: Collection[str],
         told: Callable[[Progress], None],
         cancelled: Callable[[], bool],
     ) -> None:
-        latest = self.past.entries(self.past.newest, files.keys())
-        until = int(self.past.last.at * 1e9) - _UNSURE_NS
-        root = str(self.past.root)
+        with _WorkFolder(self.past, own) as live, self.past.reading():
+            write_files(self.folder, files, self.past.content, live.fill, told, cancelled)
 
-        def times(path: str, entry: ManifestEntry) -> int | None:
-            if latest.get(path) != entry:
-                return None
-            with contextlib.suppress(OSError):
-                status = os.lstat(f"{root}/{path}")
-                if max(status.st_mtime_ns, status.st_ctime_ns) < until:
-                    return status.st_mtime_ns
-            return None
-
-        write_files(self.folder, files, self.past.content, times, told, cancelled)
-
-    def _renew(self, state: FileState) -> None:
+    def _renew(self, state: FileState, own: Collection[str]) -> None:
         """Give new times to the files that differ from those in the work folder, from which build results may come."""
         past = self.past
-        renewed = set(past.differing(past.newest, state))
+        renewed = set(own)
         if not self._is_looked_at and past.now is None:
             until = int(past.last.at * 1e9) - _UNSURE_NS
             renewed |= set(_changed_after(str(past.root), past.files(state), until))
-        self._is_looked_at = True
-        top = open_folder(self.folder, ())
-        try:
-            for path in renewed:
-                *parts, name = path.split("/")
+        with _Walk(self.folder) as walk:
+            for path in sorted(renewed, key=_by_folder):
+                above, _, name = path.rpartition("/")
                 with contextlib.suppress(OSError):
-                    folder = open_folder(top, parts)
-                    try:
-                        os.utime(name, dir_fd=folder, follow_symlinks=False)
-                    finally:
-                        os.close(folder)
+                    os.utime(name, dir_fd=walk.folder(above), follow_symlinks=False)
+
+
+class _WorkFolder:
+    """The work folder as a source of files that are the same in a state, which is faster than to unpack them.
+
+    A file is the same if its stamp is the one of the newest state, both before and after it was copied.
+
+    Args:
+        past: the states of the files.
+        differing: the paths that differ from the newest state.
+    """
+
+    def __init__(self, past: Past, differing: Collection[str]) -> None:
+        self._differing = differing
+        self._until = int(past.last.at * 1e9) - _UNSURE_NS
+        self._files: Folders = {}
+        self._walk: _Walk | None = None
+        with contextlib.suppress(OSError):
+            self._files = past.stamped
+            self._walk = _Walk(past.root)
+        self._storage = Storage()
+
+    def __enter__(self) -> _WorkFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._walk is not None:
+            self._walk.__exit__()
+
+    def fill(self, path: str, handle: int, content: Callable[[], bytes]) -> None:
+        """Write the contents of a file to a new one; those that are the same get its time.
+
+        Args:
+            path: the path of the file.
+            handle: the new file.
+            content: returns the contents from the store.
+
+        Raises:
+            BlobDamaged: they are not in the store.
+            OSError: the disk refused.
+        """
+        above, _, name = path.rpartition("/")
+        folder = None if path in self._differing else self._opened(above)
+        if folder is None:
+            write_all(handle, content())
+            return
+        known = self._files.get(above)
+        stamp = None if known is None else known.rows.stamp(name)
+        if stamp is not None and self._copied(name, folder, handle, stamp):
+            os.utime(handle, ns=(stamp.mtime_ns, stamp.mtime_ns))
+            return
+        write_all(handle, content())
+        with contextlib.suppress(OSError):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if max(status.st_mtime_ns, status.st_ctime_ns) < self._until:
+                os.utime(handle, ns=(status.st_mtime_ns, status.st_mtime_ns))
+
+    def _opened(self, above: str) -> int | None:
+        with contextlib.suppress(OSError):
+            return None if self._walk is None else self._walk.folder(above)
+        return None
+
+    def _copied(self, name: str, folder: int, handle: int, stamp: Stamp) -> bool:
+        """Return whether a file was copied; if it is not the one that is meant, the new one is empty."""
+        try:
+            source = os.open(name, _READ, dir_fd=folder)
+        except OSError:
+            return False
+        try:
+            if stamp_from(os.fstat(source)) != stamp:
+                return False
+            size, done = stamp.size, 0
+            while done < size:
+                n_copied = self._storage.copy_range(source, handle, size - done, done)
+                if not n_copied:
+                    break
+                done += n_copied
+            if done == size and stamp_from(os.fstat(source)) == stamp:
+                return True
         finally:
-            os.close(top)
+            os.close(source)
+        os.ftruncate(handle, 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        return False
+
+
+def _by_folder(path: str) -> tuple[str, str]:
+    above, _, name = path.rpartition("/")
+    return above, name
 
 
 def locked(place: Path) -> int:
@@ -395,11 +525,15 @@ def locked(place: Path) -> int:
     return lock
 
 
+def _from_store(_path: str, handle: int, content: Callable[[], bytes]) -> None:
+    write_all(handle, content())
+
+
 def write_files(
     top: Path,
     files: Mapping[str, ManifestEntry],
     content: Callable[[ManifestEntry], bytes],
-    times: Callable[[str, ManifestEntry], int | None] = lambda _path, _entry: None,
+    fill: Callable[[str, int, Callable[[], bytes]], None] = _from_store,
     told: Callable[[Progress], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -409,7 +543,7 @@ def write_files(
         top: the folder.
         files: the files, by their paths in it; entries without contents are passed over.
         content: returns the contents of a file, or the target of a link.
-        times: returns the time of change of a file in nanoseconds; None for now.
+        fill: writes a file: given its path, the descriptor of the new, empty file, and what returns its contents.
         told: called now and then.
         cancelled: called now and then; if it returns True, `NoBase` is raised.
 
@@ -418,82 +552,89 @@ def write_files(
         BlobDamaged: contents are missing.
         OSError: the disk refused.
     """
-    # The rows of a table are unpacked once, as that takes as long as a system call.
-    wanted = sorted(
-        ((path, entry) for path, entry in files.items() if entry.is_known), key=lambda one: one[0]
-    )
-    with _walked(top) as folder_of:
-        for place, (path, entry) in enumerate(wanted):
+    wanted = [(*_by_folder(path), entry) for path, entry in files.items() if entry.is_known]
+    wanted.sort(key=lambda one: one[:2])
+    masked = _mask(top)
+    with _Walk(top, create=True) as walk:
+        for place, (above, name, entry) in enumerate(wanted):
             if place % _TOLD_EVERY == 0:
                 told(Progress(place, len(wanted)))
             if cancelled():
                 raise NoBase("The command was stopped.")
-            above, _, name = path.rpartition("/")
+            path = f"{above}/{name}" if above else name
             if entry.kind == "folder":
-                folder_of(path)
+                walk.folder(path)
                 continue
+            folder = walk.folder(above)
             try:
-                data = content(entry)
+                if entry.kind == "link":
+                    os.symlink(content(entry), name, dir_fd=folder)
+                    continue
+                handle = os.open(name, _NEW, entry.mode, dir_fd=folder)
+                try:
+                    fill(path, handle, lambda entry=entry: content(entry))
+                    if entry.mode & masked:
+                        os.fchmod(handle, entry.mode)
+                finally:
+                    os.close(handle)
             except BlobDamaged as error:
                 raise BlobDamaged(f"{path}: {error}") from error
-            folder = folder_of(above)
-            if entry.kind == "link":
-                os.symlink(data, name, dir_fd=folder)
-                continue
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(name, flags, 0o600, dir_fd=folder)
-            try:
-                write_all(handle, data)
-                os.fchmod(handle, entry.mode)
-                if (changed_ns := times(path, entry)) is not None:
-                    os.utime(handle, ns=(changed_ns, changed_ns))
-            finally:
-                os.close(handle)
     told(Progress(len(wanted), len(wanted)))
 
 
-@contextlib.contextmanager
-def _walked(top: Path) -> Generator[Callable[[str], int]]:
-    """Yield a function that makes and opens a folder below `top`; the last one that it opened is open until the next."""
-    root = open_folder(top, ())
-    held = [("", root)]
-
-    def folder_of(path: str) -> int:
-        if held[-1][0] != path:
-            folder = open_folder(root, path.split("/"), create=True) if path else root
-            if held[-1][1] != root:
-                os.close(held[-1][1])
-            held[-1] = (path, folder)
-        return held[-1][1]
-
+def _mask(top: Path) -> int:
+    """Return the permission bits that new files below a folder may lack, by the process's mask or an access list."""
+    probe = top / new_temporary_name("mode")
+    handle = os.open(probe, _NEW, 0o777)
     try:
-        yield folder_of
+        return 0o777 & ~os.fstat(handle).st_mode
     finally:
-        for one in {root, held[-1][1]}:
-            os.close(one)
+        os.close(handle)
+        probe.unlink()
 
 
-def _remove(path: str, top: int) -> None:
-    """Remove a file or an empty folder, if it is there."""
-    *parts, name = path.split("/")
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        folder = open_folder(top, parts)
-        try:
-            os.unlink(name, dir_fd=folder)
-        except IsADirectoryError:
-            with contextlib.suppress(OSError):
-                os.rmdir(name, dir_fd=folder)
-        finally:
-            os.close(folder)
+class _Walk:
+    """Opens folders below a folder, one after another; those on the way to the last one stay open. A context that closes them.
+
+    Args:
+        top: the folder.
+        create: whether missing folders are made.
+    """
+
+    def __init__(self, top: Path, *, create: bool = False) -> None:
+        self._create = create
+        self._open = [("", open_folder(top, ()))]
+
+    def __enter__(self) -> _Walk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            os.close(self._open.pop()[1])
+
+    def folder(self, path: str) -> int:
+        """Return the descriptor of a folder; it is open until the next call.
+
+        Raises:
+            OSError: it is missing, or no folder; no link is followed.
+        """
+        while (known := self._open[-1][0]) != path:
+            if not known or path.startswith(f"{known}/"):
+                name = path[len(known) + 1 if known else 0 :].partition("/")[0]
+                inner = enter_folder(name, self._open[-1][1], create=self._create)
+                self._open.append((f"{known}/{name}" if known else name, inner))
+            else:
+                os.close(self._open.pop()[1])
+        return self._open[-1][1]
 
 
-def _rmdir(path: str, top: int) -> None:
-    *parts, name = path.split("/")
-    folder = open_folder(top, parts)
+def _remove(name: str, folder: int) -> None:
+    """Remove a file, or a folder if it is empty."""
     try:
-        os.rmdir(name, dir_fd=folder)
-    finally:
-        os.close(folder)
+        os.unlink(name, dir_fd=folder)
+    except IsADirectoryError:
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=folder)
 
 
 def _is_as_left(folder: Path, files: Manifest, left_ns: int) -> bool:

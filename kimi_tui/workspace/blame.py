@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kimi_tui.workspace.common_lines import common_lines, count_lines
+from kimi_tui.workspace.common_lines import common_lines
 from kimi_tui.workspace.diff import StoredTexts
 from kimi_tui.workspace.manifest import ManifestEntry
 from kimi_tui.workspace.patch import are_alike
@@ -36,10 +36,10 @@ class LineOrigins:
 
     def advance(self, text: str, version: int) -> None:
         """Take the next version of the text; its new lines have the origin `version`."""
-        old, origins = self._text, self._origins
-        changed = array("l", [version]) * count_lines(text, 0)
-        for run in common_lines(old, text):
-            changed[run.new : run.new + run.n] = origins[run.old : run.old + run.n]
+        origins, changed, own = self._origins, array("l"), array("l", [version])
+        for run in common_lines(self._text, text, len(origins)):
+            changed += own * (run.new - len(changed))
+            changed += origins[run.old : run.old + run.n]
         self._origins, self._text = changed, text
 
     def line(self, number: int) -> str:
@@ -166,8 +166,9 @@ class FileBlame:
         ):
             self._state, n_taken = _Restorable(wanted), 0
         self._state.wanted = wanted
-        for one in versions[n_taken:]:
-            self._state.take(one, self._log.snapshots[one.position].by, self._texts)
+        with self._texts.reading():
+            for one in versions[n_taken:]:
+                self._state.take(one, self._log.snapshots[one.position].by, self._texts)
         self._taken = versions
 
 
@@ -186,6 +187,13 @@ def line_origin(
     """
     if not span:
         return None
+    with texts.reading():
+        return _line_origin(log, texts, path, span, number, text)
+
+
+def _line_origin(
+    log: SnapshotLog, texts: StoredTexts, path: str, span: range, number: int, text: str
+) -> FileVersion | None:
     versions = versions_of(log, path, texts, until=span[-1])
     state = _Restorable(_brought_back(log, versions))
     for n, one in enumerate(versions):

@@ -75,12 +75,22 @@ def _begins_line(text: str, place: int) -> bool:
     return place == 0 or text[place - 1] == "\n"
 
 
-def common_lines(old: str, new: str) -> Iterator[EqualLines]:
-    """Yield the lines that two texts have in common, in order; runs may touch one another."""
+def common_lines(old: str, new: str, n_lines: int = -1) -> Iterator[EqualLines]:
+    """Yield the lines that two texts have in common, in order; runs may touch one another. The last run is empty and at both ends.
+
+    Args:
+        old: the one text.
+        new: the other one.
+        n_lines: the number of lines of the old one; -1 if it is not known.
+    """
     head = common_head(old, new)
     tail = common_tail(old, new, head)
     old_end, new_end = len(old) - tail, len(new) - tail
-    n_old = n_new = old.count("\n", 0, head)
+    n_tail = count_lines(old, old_end) if n_lines < 0 or tail < head else -1
+    if n_lines >= 0 and n_tail >= 0:
+        n_old = n_new = n_lines - n_tail - count_lines(old[head:old_end], 0)
+    else:
+        n_old = n_new = old.count("\n", 0, head)
     if head:
         yield EqualLines(0, 0, n_old)
     i = j = head
@@ -95,10 +105,12 @@ def common_lines(old: str, new: str) -> Iterator[EqualLines]:
         if n := old.count("\n", x, x + size):
             yield EqualLines(n_old, n_new, n)
         n_old, n_new, i, j = n_old + n, n_new + n, x + size, y + size
-    n_old += count_lines(old[:old_end], i)
-    n_new += count_lines(new[:new_end], j)
+    n_old += count_lines(old[i:old_end], 0)
+    n_new += count_lines(new[j:new_end], 0)
+    n_tail = n_tail if n_tail >= 0 else n_lines - n_old
     if tail:
-        yield EqualLines(n_old, n_new, count_lines(old, old_end))
+        yield EqualLines(n_old, n_new, n_tail)
+    yield EqualLines(n_old + n_tail, n_new + n_tail, 0)
 
 
 def _next_place(

@@ -70,9 +70,10 @@ def _packed(row: FileRow) -> bytes:
 
 
 def _entry(number: int, mode: int, size: int, blob: bytes) -> ManifestEntry:
-    kind = _KINDS[number & ~_STAMPED]
-    blob_name = blob.hex() if kind in ("file", "link") else ""
-    return ManifestEntry(kind, blob_name, permission_bits(mode), size)
+    number &= ~_STAMPED
+    return ManifestEntry(
+        _KINDS[number], blob.hex() if number in _KEPT else "", permission_bits(mode), size
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,11 @@ class FileRows:
         number, mode, size, blob, *stamp = _ROW.unpack_from(self.data, place * _ROW.size)
         entry = _entry(number, mode, size, blob)
         return FileRow(entry, Stamp(*stamp) if number & _STAMPED else None)
+
+    def stamp(self, name: str) -> Stamp | None:
+        """Return the stamp of a name; None if it has none."""
+        row = self.get(name)
+        return None if row is None else row.stamp
 
     def entries(self) -> Iterator[tuple[str, ManifestEntry]]:
         """Yield all names with their entries."""
@@ -232,7 +238,10 @@ class ManifestTable(Mapping[str, ManifestEntry]):
         return entry
 
     def __iter__(self) -> Iterator[str]:
-        return (path for path, _ in self.pairs())
+        for path, folder in self.folders.items():
+            prefix = f"{path}/" if path else ""
+            for name in chain(folder.rows.names, folder.remarks):
+                yield prefix + name
 
     def __len__(self) -> int:
         return sum(len(one.rows.names) + len(one.remarks) for one in self.folders.values())
@@ -241,7 +250,11 @@ class ManifestTable(Mapping[str, ManifestEntry]):
         """Yield all paths with their entries."""
         for path, folder in self.folders.items():
             prefix = f"{path}/" if path else ""
-            for name, entry in folder.entries():
+            for name, row in zip(
+                folder.rows.names, _ROW.iter_unpack(folder.rows.data), strict=True
+            ):
+                yield prefix + name, _entry(*row[:4])
+            for name, entry in folder.remarks.items():
                 yield prefix + name, entry
 
     def omitted(self) -> Iterator[tuple[str, ManifestEntry]]:
@@ -278,14 +291,14 @@ class ManifestTable(Mapping[str, ManifestEntry]):
 
 
 class _Items(ItemsView[str, ManifestEntry]):
-    _mapping: ManifestTable
+    _mapping: ManifestTable | Layered
 
     def __iter__(self) -> Iterator[tuple[str, ManifestEntry]]:
         return self._mapping.pairs()
 
 
 class _Values(ValuesView[ManifestEntry]):
-    _mapping: ManifestTable
+    _mapping: ManifestTable | Layered
 
     def __iter__(self) -> Iterator[ManifestEntry]:
         return (entry for _, entry in self._mapping.pairs())
@@ -342,6 +355,10 @@ class StoredTable(Mapping[str, ManifestEntry]):
         """Return all paths with their entries."""
         return self.table.items()
 
+    def values(self) -> ValuesView[ManifestEntry]:
+        """Return all entries."""
+        return self.table.values()
+
 
 class Layered(Mapping[str, ManifestEntry]):
     """A manifest and the changes to it.
@@ -373,6 +390,22 @@ class Layered(Mapping[str, ManifestEntry]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def pairs(self) -> Iterator[tuple[str, ManifestEntry]]:
+        """Yield all paths with their entries."""
+        changes = self.changes
+        yield from (pair for pair in self.base.items() if pair[0] not in changes)
+        for path, entry in changes.items():
+            if entry is not None:
+                yield path, entry
+
+    def items(self) -> ItemsView[str, ManifestEntry]:
+        """Return all paths with their entries."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[ManifestEntry]:
+        """Return all entries."""
+        return _Values(self)
 
     def has_any_in(self, path: str, folders: Collection[str]) -> bool:
         """Return whether anything is left of a folder of the manifest below: an entry in it, its own, or one of `folders`."""
@@ -444,6 +477,23 @@ def edited(folders: Folders, changes: Mapping[str, ManifestEntry | None]) -> Fol
     return found
 
 
+def with_contents(folders: Folders, has: Callable[[bytes], bool]) -> Folders:
+    """Return the folders of an earlier process; files whose contents are not stored by now are to be read again.
+
+    Among these are the files for which there was no room.
+
+    Args:
+        folders: the folders.
+        has: returns whether the contents with a SHA-256 are stored.
+    """
+    found = dict(folders)
+    for path, folder in folders.items():
+        lacking = [name for name, blob in folder.rows.blobs() if not has(blob)]
+        if lacking:
+            found[path] = replace(folder, rows=folder.rows.unstamped(lacking))
+    return found
+
+
 def _link_all(folders: Folders) -> None:
     names: dict[str, list[str]] = {}
     for path in folders:
@@ -453,7 +503,7 @@ def _link_all(folders: Folders) -> None:
     for path, found in names.items():
         folder = folders.get(path)
         if folder is None:
-            raise ValueError("the list of files lacks a folder")
+            raise ValueError("a folder is missing in the list of files")
         folder.folders = tuple(sorted(found))
 
 
@@ -569,7 +619,7 @@ def read_table(path: Path, like: Folders | None = None) -> tuple[dict[str, Any],
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MOST_BYTES or file.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError("it is not a list of files")
+            raise ValueError("the list of files begins with other data")
         _check(file, size)
         file.seek(len(_MAGIC))
         reader = _TableReader(file, size - 4, like or {})
@@ -626,7 +676,7 @@ class _TableReader:
 
     def _exactly(self, count: int) -> bytes:
         if count > self._end - self._file.tell():
-            raise ValueError("the list of files is cut off")
+            raise ValueError("the end of the list of files is missing")
         return self._file.read(count)
 
     def _folder(self) -> tuple[str, Folder]:

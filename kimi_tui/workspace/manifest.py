@@ -25,8 +25,7 @@ REST = "."
 """The name of a manifest's entry in a folder some of whose files were not scanned."""
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestEntry:
+class ManifestEntry(NamedTuple):
     """One path at one time. `blob` is the SHA-256 of the contents (for a link: of its target's text), `mode` the permission
     bits, `size` the number of bytes.
     """

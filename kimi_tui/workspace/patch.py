@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kimi_tui.workspace.common_lines import EqualLines, common_lines, split_lines
+from kimi_tui.workspace.common_lines import common_lines, split_lines
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry, was_looked_for
 
 _CONTEXT_LINES = 3
@@ -367,8 +367,7 @@ class _LineChanges:
         self._old, self._new = split_lines(before), split_lines(after)
         self._changes: list[tuple[int, int, int, int]] = []
         i = j = 0
-        end = EqualLines(len(self._old), len(self._new), 0)
-        for run in (*common_lines(before, after), end):
+        for run in common_lines(before, after, len(self._old)):
             if (i, j) != (run.old, run.new):
                 self._changes.append((i, run.old, j, run.new))
             i, j = run.old + run.n, run.new + run.n

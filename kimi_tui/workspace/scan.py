@@ -227,14 +227,15 @@ def stamp_of(name: str, folder: int) -> Stamp | None:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
-    return _stamp(status)
+    return stamp_from(status)
 
 
 def _links(status: os.stat_result) -> Links:
     return Links((status.st_dev, status.st_ino), status.st_nlink)
 
 
-def _stamp(status: os.stat_result) -> Stamp:
+def stamp_from(status: os.stat_result) -> Stamp:
+    """Return the stamp of a file from its status."""
     return Stamp(
         status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode
     )
@@ -641,7 +642,7 @@ class Scanner:
         if status is None:
             return True
         if not is_folder:
-            stamp = _stamp(status)
+            stamp = stamp_from(status)
             if status.st_nlink > 1 or path in self._linked:
                 now.linked[path] = _links(status)
             if row is not None and row.stamp == stamp and not how & CONTENT:

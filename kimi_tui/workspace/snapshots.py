@@ -16,7 +16,6 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -98,6 +97,8 @@ class SnapshotLog:
         self._snapshots: list[Snapshot] = []
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
+        self._next_marks: dict[str, str] = {}
+        self._last_mark = ""
         self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
@@ -142,12 +143,19 @@ class SnapshotLog:
     def mark(self, uid: str) -> None:
         """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it."""
         position = len(self._snapshots) - 1
-        self._marks[uid] = position
+        self._set_mark(uid, position)
         self._order.clear()
         after = self._snapshots[position].id if self._snapshots else ""
         # Without its mark a checkpoint has no files to restore, which must not stop the conversation.
         with contextlib.suppress(OSError):
             self._append({"mark": uid, "after": after}, sync=False)
+
+    def _set_mark(self, uid: str, position: int) -> None:
+        if uid not in self._marks:
+            if self._last_mark:
+                self._next_marks[self._last_mark] = uid
+            self._last_mark = uid
+        self._marks[uid] = position
 
     def at_checkpoint(self, *uids: str) -> Snapshot | None:
         """Return the files' state at a checkpoint: the last snapshot before the agent changed a file after it.
@@ -202,8 +210,7 @@ class SnapshotLog:
         position = self._marks.get(uid)
         if position is None:
             return None
-        order = iter(self._marks)
-        following = next((after for one in order if one == uid for after in order), None)
+        following = self._next_marks.get(uid)
         limit = len(self._snapshots) - 1 if following is None else self._marks[following]
         for place in range(position + 1, limit + 1):
             by = self._snapshots[place].by
@@ -241,10 +248,9 @@ class SnapshotLog:
         """Return the place of the last snapshot before a checkpoint; -1 if there is none, or the checkpoint is not known."""
         return self._marks.get(uid, -1)
 
-    def next_marks(self) -> dict[str, str]:
-        """Return for each checkpoint, on any line, the one that was made next; the newest has none."""
-        uids = [*self._marks]
-        return dict(pairwise(uids))
+    def next_mark(self, uid: str) -> str | None:
+        """Return the checkpoint, on any line, that was made next after one; None if there is none."""
+        return self._next_marks.get(uid)
 
     def later(self, one: Snapshot, other: Snapshot) -> Snapshot:
         """Return the later one of two snapshots."""
@@ -470,6 +476,8 @@ class SnapshotLog:
         self._snapshots.clear()
         self._position.clear()
         self._marks.clear()
+        self._next_marks.clear()
+        self._last_mark = ""
         self._order.clear()
         self._latest = Layered({})
 
@@ -489,7 +497,7 @@ class SnapshotLog:
             after = str(record.get("after", ""))
             position = self._position.get(after) if after else len(self._snapshots) - 1
             if position is not None:
-                self._marks[uid] = position
+                self._set_mark(uid, position)
         elif (snapshot := self._parsed_first(record) or _parsed(record)) is not None:
             self._take(self._continued(snapshot))
 

@@ -20,7 +20,7 @@ import uuid
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -260,6 +260,30 @@ def _walked(path: Path, size: int) -> Iterator[tuple[bytes, PackPlace]]:
             position += length
 
 
+class _OpenPacks:
+    """Packs that stay open.
+
+    Args:
+        stack: closes them at its end.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._handles: dict[Path, int] = {}
+
+    def handle(self, path: Path) -> int:
+        """Return a descriptor of a pack.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        found = self._handles.get(path)
+        if found is None:
+            found = self._handles[path] = open_regular(path)
+            self._stack.callback(os.close, found)
+        return found
+
+
 class StoreFull(Exception):
     """The disk budget of the store is used up; the message is for the user."""
 
@@ -287,6 +311,7 @@ class BlobStore:
         self._used = 0
         self._is_loaded = False
         self._is_clean = False
+        self._opened: _OpenPacks | None = None
         self._lock = threading.RLock()
 
     def put(self, content: bytes, name: str = "") -> str:
@@ -334,6 +359,18 @@ class BlobStore:
         if hashlib.sha256(content).hexdigest() != name:
             raise BlobDamaged("its snapshot is damaged")
         return content
+
+    @contextlib.contextmanager
+    def reading(self) -> Generator[None]:
+        """Keep each pack open from its first use until the end of the context, for many contents."""
+        with contextlib.ExitStack() as stack:
+            with self._lock:
+                before, self._opened = self._opened, _OpenPacks(stack)
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._opened = before
 
     def has(self, name: str) -> bool:
         """Return whether the store has these contents; a neighbour's pack that has them is linked."""
@@ -413,7 +450,10 @@ class BlobStore:
         found = self._places.find(digest)
         if found is None:
             raise KeyError(digest)
-        return read_body(*found)
+        path, place = found
+        if self._opened is None:
+            return read_body(path, place)
+        return os.pread(self._opened.handle(path), place.size, place.offset)
 
     def _load(self) -> None:
         if self._is_loaded:

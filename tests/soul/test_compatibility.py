@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import kimi_cli, opened
 from support.chat_server import ChatServerThread, say
-from support.everything import CAPABILITIES, do_everything
+from support.everything import CAPABILITIES, LIMITS, do_everything
 from support.record_shapes import misfits
 from support.soul import stage
 from wire.test_codec import KINDS, events_of
@@ -60,11 +60,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 
 async def _store(folder: Path) -> Stored:
-    async with stage(folder, data=folder / "data", capabilities=CAPABILITIES) as on:
+    data = folder / "data"
+    async with stage(folder, data=data, capabilities=CAPABILITIES, limits=LIMITS) as on:
         await do_everything(on)
         context = on.session.context
         return Stored(
-            folder / "data",
+            data,
             on.session.dir,
             tuple(context.messages),
             context.token_count,
@@ -148,6 +149,7 @@ def test_kimi_cli_replays_the_events_that_it_knows_and_finds_the_title(
 ) -> None:
     record = stored.folder / "wire.jsonl"
     assert "CheckpointCreated" in record.read_text("utf-8")
+    assert "RuleApplied" in record.read_text("utf-8")
     assert len(list(kimi_cli.events(record))) > 100
     assert kimi_cli.title(stored.folder) == "Everything at once"
     # Without a title the first turn gives it.

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+from kimi_tui.config.settings import DMailConfig, DMailRule
 from kimi_tui.images import read_image
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.openai_compatible import OpenAICompatible
+from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 from support.chat_server import call, calls, gate, say, status
@@ -21,6 +23,8 @@ SOURCE = "def run(rows):\n    return rows\n"
 BODY = {"error": {"message": "overloaded"}}
 CAPABILITIES = ["image_in", "thinking"]
 """The capabilities that the stage must report for its model."""
+LIMITS = LoopLimits(dmail=DMailConfig(rules=(DMailRule("large file", "send", result_tokens=500),)))
+"""The limits that the stage must have."""
 
 
 async def do_everything(on: Stage) -> None:
@@ -139,6 +143,9 @@ async def do_everything(on: Stage) -> None:
     await soul.dmails.send(Target(to), "Say what it does.")
     server.script(say("It gives nothing back."))
     await soul.resume()
+    (work / "large.txt").write_text("some words of a line\n" * 400)
+    server.script(call("ReadFile", {"path": "large.txt"}), say("Line 7 matters."), say("I know."))
+    await soul.run("Read the large one.")
     left = await soul.lines.all()
     first = soul.session.world_line(left[-1].n).checkpoints[0]
     await soul.dmails.carry(left[-1].n, first.uid, 0, note="For you.")

@@ -58,7 +58,10 @@ def test_an_origin_has_the_line_and_so_does_every_version_since(
 def test_common_lines_are_equal_and_in_order(one: list[str], other: list[str], end: str) -> None:
     old, new = [*one, *filter(None, [end])], [*one[:3], *other, *one[3:]]
     at = (0, 0)
-    for run in common_lines("".join(old), "".join(new)):
+    runs = [*common_lines("".join(old), "".join(new))]
+    assert runs == [*common_lines("".join(old), "".join(new), len(old))]
+    assert runs[-1] == (len(old), len(new), 0)
+    for run in runs:
         assert (run.old, run.new) >= at
         assert run.old >= at[0]
         assert run.new >= at[1]

@@ -447,7 +447,7 @@ def retry_card(block: RetryBlock, room: LayoutRoom) -> list[Line]:
 
 
 def mark_row(block: MarkBlock, room: LayoutRoom) -> list[Line]:
-    """Return the row of a `MarkBlock`: a sign and a few words."""
+    """Return the row of a `MarkBlock`: a sign and a few words; the sentences about a rule may take several rows."""
     glyph = {
         "stopped": Span(room.glyphs.stopped, "quiet"),
         "done": Span(room.glyphs.done, "ok"),
@@ -456,8 +456,10 @@ def mark_row(block: MarkBlock, room: LayoutRoom) -> list[Line]:
         "line": Span(room.glyphs.lost, "quiet"),
         "none": Span(" "),
     }[block.glyph]
-    text = cut(block.text, room.width - MARGIN - RIGHT, room.glyphs.cut)
-    return [Line((Span("  "), glyph, Span(" "), Span(text, "quiet")), margin=2)]
+    lead, width = (Span("  "), glyph, Span(" ")), room.width - MARGIN - RIGHT
+    if block.glyph == "rule":
+        return paragraph(block.text, "quiet", prose_width(room.width), lead, (INDENT,), margin=2)
+    return [Line((*lead, Span(cut(block.text, width, room.glyphs.cut), "quiet")), margin=2)]
 
 
 def notice(block: NoticeBlock, room: LayoutRoom) -> list[Line]:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.commands import MainParts
 
 _TOPIC = "bisect"
-_NUMBERED = re.compile(r"--(good|bad|times)[ =]#?([0-9]{1,9})(?:\s+|$)", re.ASCII)
-_MOST_TIMES = 100
+_NUMBERED = re.compile(
+    r"--(good|bad|times|world-line|timeout)[ =]#?([0-9]{1,9})(?:\s+|$)", re.ASCII
+)
 _USAGE = "For example: /bisect pytest -q, or /bisect --good 5 --times 3 make test"
 
 
@@ -33,12 +34,15 @@ async def bisect(main: MainParts, argument: str) -> None:
     if isinstance(options, _Wrong):
         main.bench.tell(options.text, advice=_USAGE, level="warning")
         return
-    if main.conversation.state.running:
+    soul = await main.conversation.opened("travel")
+    if soul.past.is_searching:
+        main.bench.tell("A search with /bisect is already running.", advice="Esc stops it.")
+        return
+    if main.conversation.running:
         main.bench.tell("The agent is already working.")
         return
-    soul = await main.conversation.opened("travel")
     await soul.files_ready()
-    from kimi_tui.session.errors import UnknownCheckpoint
+    from kimi_tui.session.errors import UnknownWorldLine
     from kimi_tui.soul.bisect import NoBisect
     from kimi_tui.soul.errors import SoulBusy
 
@@ -50,13 +54,14 @@ async def bisect(main: MainParts, argument: str) -> None:
             return
         shown.ended()
         await _end(main, soul, options, found, shown)
-    except (NoBisect, UnknownCheckpoint, SoulBusy) as no:
+    except (NoBisect, UnknownWorldLine, SoulBusy) as no:
         main.bench.tell(str(no), level="warning")
     finally:
         shown.close()
 
 
 def _parsed(argument: str) -> SearchOptions | _Wrong:
+    from kimi_tui.soul.bisect import LIMIT_S, MOST_LIMIT_S, MOST_TIMES
     from kimi_tui.soul.past_search import SearchOptions
 
     rest, numbers, network = argument.strip(), dict[str, int](), False
@@ -75,10 +80,20 @@ def _parsed(argument: str) -> SearchOptions | _Wrong:
         rest = rest[given.end() :]
     if not rest:
         return _Wrong("/bisect needs a command that fails now and passed earlier.")
-    times = numbers.get("times", 1)
-    if not 0 < times <= _MOST_TIMES:
-        return _Wrong(f"--times takes a number from 1 to {_MOST_TIMES}, not {times}.")
-    return SearchOptions(rest, numbers.get("good"), numbers.get("bad"), times, network)
+    for name, most in (("times", MOST_TIMES), ("timeout", MOST_LIMIT_S)):
+        if not 0 < numbers.get(name, 1) <= most:
+            return _Wrong(f"--{name} takes a number from 1 to {most:,}, not {numbers[name]:,}.")
+    if not numbers.get("world-line", 1):
+        return _Wrong("--world-line takes the number of a world line (a branch): 1, 2, …")
+    return SearchOptions(
+        rest,
+        numbers.get("good"),
+        numbers.get("bad"),
+        numbers.get("times", 1),
+        network,
+        numbers.get("world-line", 0),
+        numbers.get("timeout", LIMIT_S),
+    )
 
 
 class _SearchNotice:
@@ -87,11 +102,13 @@ class _SearchNotice:
     def __init__(self, main: MainParts) -> None:
         self._main = main
         self._trials: dict[str, Trial] = {}
+        self._has_begun = False
         self._most = 0
         self._n_tested = 0
 
     def began(self, begun: Begun) -> None:
         """Tell how much there is to do."""
+        self._has_begun = True
         self._most = begun.n_left + 2
         for remark in begun.remarks:
             self._main.bench.tell(remark, level="warning")
@@ -102,7 +119,7 @@ class _SearchNotice:
         if tested is None:
             self._mark(place, "running")
             self._tell(
-                f"Test {self._n_tested + 1} of at most {self._most}: the command runs on {place.name}."
+                f"Test {self._n_tested + 1} of at most {self._most}: the command is running on {place.name}."
             )
             return
         self._n_tested += 1
@@ -143,7 +160,9 @@ class _SearchNotice:
             pane.dismiss(_TOPIC)
 
     def close(self) -> None:
-        """Take notice and marks away."""
+        """Take its notice and its marks away."""
+        if not self._has_begun:
+            return
         self.ended()
         self._main.bench.views.timeline.show_trials({})
 
@@ -172,15 +191,16 @@ async def _end(
         return
     change = found.change
     if change is None:
-        named = ", ".join(one.words for one in outcome.found)
+        named = "; ".join(one.words for one in outcome.found)
         main.bench.tell(
-            "One of several changes made the command fail; the states between them could not be tested.",
-            advice=f"One of: {named}",
+            "One of several changes made the command fail, but the files between them could not be tested.",
+            advice=f"The changes are: {named}.",
             level="warning",
         )
         return
     shown.show(change)
-    what = f"by {change.words}: the command passes before this change and fails after it"
+    where = f"in {change.where}" if change.cause == "step" else change.where
+    what = f"{where}: the command passes before this change and fails after it"
     screen = DiffScreen("Bisect", what, found.changes, verb="see what to do", authors=False)
     if await main.bench.ask(screen) is True:
         await _offer(main, soul, options, found, change)
@@ -202,10 +222,14 @@ async def _offer(
     from kimi_tui.tui.preview.layout import DMAIL
 
     items: list[ListedItem] = []
+    target = Target(change.id, options.world_line)
     if change.cause == "step":
+        goes = f"Rewind to #{change.id}"
+        if options.world_line:
+            goes = f"Switch to #{change.id} of world line {options.world_line}"
         items.append(
             ListedItem(
-                Entry(f"Rewind to #{change.id}", "before that step, with files or without"),
+                Entry(goes, "before that step, with files or without"),
                 verb="see the preview",
                 result="rewind",
             )
@@ -235,11 +259,10 @@ async def _offer(
     async def same() -> list[ListedItem]:
         return items
 
-    title = f"The command fails after {change.where}"
+    title = f"The command fails after {change.words}"
     chosen = await main.bench.ask(
         ListScreen(title, same, first=items, empty="", about=about if found.output else "")
     )
-    target = Target(change.id)
     if chosen == "rewind":
         await rewind.preview(main, target)
     elif chosen == "dmail":

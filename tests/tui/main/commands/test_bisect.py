@@ -30,10 +30,24 @@ async def test_the_search_ends_on_its_row_and_offers_a_rewind_a_dmail_and_blame(
         await one.idle()
         await one.say("/bisect --often make")
         await one.sees('"--often" is not an option of /bisect')
+        await one.say("/bisect --timeout 0 make")
+        await one.sees("--timeout takes a number from 1 to 604,800, not 0")
+        await one.say("/bisect --world-line 7 make")
+        await one.sees("world line 7")
+        hold = tmp_path / "hold"
+        await one.say(f"/bisect --timeout 60 --times 1 touch {hold}; sleep 50")
+        await one.sees("Test 1 of at most")
+        await one.say("/bisect true")
+        await one.sees("A search with /bisect is already running")
+        assert "running" in {
+            point.trial for point in one.screen.bench.views.timeline.model.tree.live
+        }
+        await one.pilot.press("escape")
+        await one.sees("The search was stopped")
         await one.say("/bisect true")
         await one.sees("The command does not fail")
         await one.say("/bisect echo it is $(cat a.py); ! grep -q broken a.py")
-        await one.sees("by the step of checkpoint #2")
+        await one.sees("in the step of checkpoint #2")
         await one.until(lambda: "Esc stops the search" not in one.text())
         await one.sees("broken")
         timeline = one.screen.bench.views.timeline
