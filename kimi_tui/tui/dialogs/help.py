@@ -158,6 +158,39 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         ),
     ),
     (
+        "Future on view",
+        "future",
+        (
+            (("future.next", "future.before"), "select the next, previous message"),
+            (("future.message",), "write it a message; typing does the same"),
+            (("future.stop",), "stop it; its finished steps are kept"),
+            (("future.page",), "set all futures side by side"),
+            (("future.leave",), "close it and go back"),
+        ),
+    ),
+    (
+        "Futures side by side",
+        "futures",
+        (
+            (("futures.before", "futures.next"), "choose the previous, next future"),
+            (("futures.up", "futures.down"), "select the message or file above, below"),
+            (("futures.page_up", "futures.page_down"), "scroll"),
+            (("futures.files",), "move to the files, and back"),
+            (("futures.unfold",), "expand or collapse a message, or the diffs of a file"),
+            (("futures.current",), "preview making the future current, with its files"),
+            (
+                ("futures.send",),
+                "copy the message to the current world line; in the files: take the file over",
+            ),
+            (("futures.read",), "read the future"),
+            (("futures.opinion",), "ask the model for its opinion, which is only a note"),
+            (("futures.stop",), "stop the future"),
+            (("futures.prune",), "delete the future; you are asked first"),
+            (("futures.new",), "start other futures from the end of the conversation"),
+            (("futures.leave",), "close the page"),
+        ),
+    ),
+    (
         "Comparison",
         "compare",
         (

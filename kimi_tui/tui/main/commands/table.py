@@ -13,6 +13,7 @@ from kimi_tui.config.settings import THEMES
 from kimi_tui.tui.main.commands import (
     bisect,
     changes,
+    futures,
     import_settings,
     mcp,
     rewind,
@@ -133,6 +134,16 @@ COMMANDS = CommandTable(
         values=_world_lines,
         exact=True,
         needs="lines",
+    ),
+    Command(
+        "futures",
+        "Try several ways",
+        "Run 2 to 4 futures (continuations) beside this conversation, or compare them.",
+        futures.futures,
+        argument="[N] [words]",
+        opens=True,
+        needs="travel",
+        aliases=("best-of-n", "bestofn", "parallel"),
     ),
     Command(
         "bookmark",
