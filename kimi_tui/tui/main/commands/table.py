@@ -341,7 +341,7 @@ COMMANDS = CommandTable(
     ),
     Command(
         "import-settings",
-        "Import settings of other agents",
+        "Import other agents' settings",
         "List MCP servers, hooks, skills and more of Claude Code, Codex and others, and import them one by one.",
         import_settings.import_settings,
         opens=True,
