@@ -63,7 +63,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (arrow, "this D-Mail created the world line below it"),
         (glyphs.before, "messages from before a compaction, unseen by the model"),
         (glyphs.bookmark, "a step that you named (key b)"),
-        (glyphs.pinned, "a pinned message: it is kept through compactions (key P)"),
+        (glyphs.pinned, "a pinned message: compactions keep it (key P)"),
         (glyphs.done, "in a /bisect search: the command passes here"),
         (glyphs.failed, "in a /bisect search: the command fails here"),
         (glyphs.pending, "in a /bisect search: the command gives no result here"),
