@@ -99,7 +99,7 @@ async def test_calls_are_those_of_our_tools_and_have_their_cards_and_times(tmp_p
             one.at for one in read_stored(session).records if isinstance(one.event, ev.TurnBegin)
         ]
         # The time between an answer and the next message is nobody's turn.
-        assert all(1 < begin - end for end, begin in zip(ends, begins[1:], strict=False))
+        assert all(begin - end > 1 for end, begin in zip(ends, begins[1:], strict=False))
         # The summary stands for what was said before, beside the last answer, which stays.
         messages = [
             one for one in session.context.messages if not one.text.startswith("<system>CHECK")
