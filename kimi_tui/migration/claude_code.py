@@ -78,7 +78,8 @@ def _described(path: Path) -> FoundSession | None:
         if title and work_dir:
             break
     if has_messages:
-        title = next(filter(None, map(_title_in, files.tail_records(path))), title)
+        named = (found for one in files.tail_records(path) if (found := _title_in(one)))
+        title = next(named, title)
     if not has_messages or not work_dir:
         return None
     return FoundSession("claude", path.stem, path, work_dir, title, updated, size)

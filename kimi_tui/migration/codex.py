@@ -223,13 +223,7 @@ class _CodexReader:
     def _undo(self, n_turns: int) -> None:
         """Go back to before the last turns: what follows is another line."""
         self._end()
-        while n_turns > 0 and self.head >= 0:
-            entry = self.plain.entries[self.head]
-            if entry.kind == "summary":
-                # What came before a compaction is not undone.
-                break
-            n_turns -= entry.kind == "said"
-            self.head = entry.parent
+        self.head = self.plain.without_turns(self.head, n_turns)
 
     def _end(self) -> None:
         self._open = None
@@ -367,7 +361,7 @@ class _CodexReader:
             for one in lenient_json.listing(history)
             if lenient_json.mapping(one).get("role") == "user"
         ]
-        path = [at for at in self.plain.path_to(self.head) if self.plain.entries[at].kind == "said"]
+        path = [at for at in self.plain.before(self.head) if self.plain.entries[at].kind == "said"]
         found: list[int] = []
         first = 0
         for words in filter(None, said):

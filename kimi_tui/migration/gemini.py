@@ -137,7 +137,7 @@ class _GeminiReader:
         self, summary: files.Json, thanks: files.Json, kept: Sequence[files.Json]
     ) -> None:
         """Take a summary, with the newest messages, which are written again under new names behind it."""
-        path = self.plain.path_to(self.head)
+        path = self.plain.before(self.head)
         said = [(self.plain.entries[at].kind, self.plain.entries[at].text.strip()) for at in path]
         stay: list[int] = []
         copies: list[files.Json] = []
@@ -191,10 +191,7 @@ class _GeminiReader:
 
     def _is_behind(self, place: int) -> bool:
         """Return whether the conversation stands at an entry or behind it."""
-        at = self.head
-        while at > place:
-            at = self.plain.entries[at].parent
-        return at == place
+        return next((at == place for at in self.plain.back(self.head) if at <= place), True)
 
     def _added(self, entry: PlainEntry) -> int:
         place = self.plain.add(entry)

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from kimi_tui import lenient_json
@@ -50,6 +50,7 @@ Json = dict[str, Any]
 _MOST_BYTES = 8 << 20
 _MOST_TEXT = 64 << 10
 _MOST_FOUND = 1_000
+_MOST_NAMED = 30
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _ALLOWED = re.compile(r"(\w+)(?:\((.{0,500})\))?", re.DOTALL)
 _PREFIX = re.compile(r"(?::\*|\s\*|\*)\Z")
@@ -88,7 +89,7 @@ class FoundSetting:
     @property
     def id(self) -> str:
         """Eight digits that name the setting in a command."""
-        said = "\0".join((self.agent, self.kind, self.name, str(self.path)))
+        said = "\0".join((self.agent, self.kind, self.name, str(self.path), self.about))
         return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:8]
 
 
@@ -149,8 +150,7 @@ class _SettingsFinder:
         self._mcp(name, path, "user", place.get("mcpServers"))
         self._used(name, "MCP server", self._work / ".mcp.json", "folder")
         self._permissions(name, path, "user", place.get("allowedTools"), "allow")
-        for root, of in ((folder, "user"), (self._work / ".claude", "folder")):
-            owner = cast('Literal["user", "folder"]', of)
+        for root, owner in self._roots(folder, ".claude"):
             for file in ("settings.json", "settings.local.json"):
                 settings = self._object(root / file)
                 if settings.get("hooks"):
@@ -166,8 +166,7 @@ class _SettingsFinder:
 
     def _codex(self) -> None:
         name, folder = "Codex", codex.home(self._environ, self._home)
-        for root, of in ((folder, "user"), (self._work / ".codex", "folder")):
-            owner = cast('Literal["user", "folder"]', of)
+        for root, owner in self._roots(folder, ".codex"):
             settings = self._toml(root / "config.toml")
             servers = lenient_json.mapping(settings.get("mcp_servers"))
             entries = {key: _of_codex(one) for key, one in servers.items()}
@@ -189,8 +188,7 @@ class _SettingsFinder:
 
     def _gemini(self) -> None:
         name, folder = "Gemini CLI", gemini.home(self._environ, self._home)
-        for root, of in ((folder, "user"), (self._work / ".gemini", "folder")):
-            owner = cast('Literal["user", "folder"]', of)
+        for root, owner in self._roots(folder, ".gemini"):
             path = root / "settings.json"
             settings = self._object(path)
             servers = lenient_json.mapping(settings.get("mcpServers"))
@@ -217,8 +215,7 @@ class _SettingsFinder:
 
     def _kimi_code(self) -> None:
         name, folder = "kimi-code", kimi_code.home(self._environ, self._home)
-        for root, of in ((folder, "user"), (self._work / ".kimi-code", "folder")):
-            owner = cast('Literal["user", "folder"]', of)
+        for root, owner in self._roots(folder, ".kimi-code"):
             path = root / "mcp.json"
             self._mcp(name, path, owner, self._object(path).get("mcpServers"))
             self._hooks(name, root / "config.toml", owner)
@@ -227,6 +224,12 @@ class _SettingsFinder:
         self._commands(name, folder / "commands")
         self._note(name, folder / "AGENTS.md")
         self._note("all agents", self._home / ".agents" / "AGENTS.md")
+
+    def _roots(self, folder: Path, name: str) -> Iterator[tuple[Path, Literal["user", "folder"]]]:
+        """Yield an agent's folder of the user, and the one of the work folder if that is another."""
+        yield folder, "user"
+        if self._work / name != folder:
+            yield self._work / name, "folder"
 
     # -- kinds -------------------------------------------------------------------------------------------
 
@@ -391,6 +394,9 @@ class _SettingsFinder:
         if copies:
             content["folder"] = str(path)
         about = visible_text(text)
+        if copies:
+            others = [one for one in _files_in(path) if one != "SKILL.md"]
+            about += f"\n\nOther files: {', '.join(others)}" if others else ""
         self._add(agent, kind, name or path.name, path, place, about, state, why, content)
 
     def _note(self, agent: str, path: Path, place: Literal["user", "folder"] = "user") -> None:
@@ -504,6 +510,16 @@ def _without_comments(data: bytes) -> bytes:
 def visible_text(text: str) -> str:
     """Return a text for the look before it is taken: every character of it is visible."""
     return "\n".join(visible(line) for line in text.split("\n"))
+
+
+def _files_in(folder: Path) -> list[str]:
+    """Return the names of the first files in a folder and those in it, in one line each."""
+    found: list[str] = []
+    for place, _, names in os.walk(folder):
+        found += [one_line(os.path.relpath(os.path.join(place, name), folder)) for name in names]
+        if len(found) > _MOST_NAMED:
+            return [*found[:_MOST_NAMED], "…"]
+    return sorted(found)
 
 
 def _server_words(entry: Json) -> str:

@@ -94,6 +94,12 @@ async def test_calls_are_those_of_our_tools_and_have_their_cards_and_times(tmp_p
         ]
         assert [one.display != () for one in results] == [False, False, True]
         assert all(one.duration_s > 0 for one in results)
+        ends = [one.at for one in read_stored(session).records if isinstance(one.event, ev.TurnEnd)]
+        begins = [
+            one.at for one in read_stored(session).records if isinstance(one.event, ev.TurnBegin)
+        ]
+        # The time between an answer and the next message is nobody's turn.
+        assert all(begin - end > 1 for end, begin in zip(ends, begins[1:], strict=False))
         # The summary stands for what was said before, beside the last answer, which stays.
         messages = [
             one for one in session.context.messages if not one.text.startswith("<system>CHECK")

@@ -132,6 +132,7 @@ def test_all_of_them_are_found_with_what_can_be_done(home: Path) -> None:
     assert not (home / "ours").exists()
     assert not (home / "work" / "ran").exists()
     assert not any(SECRET in f"{one!r}{one.about}{one.why}" for one in found.values())
+    assert found["Gemini CLI: skill release"].about.endswith("Other files: run.sh")
     assert "API_KEY; their values are not shown" in found["Claude Code: MCP server db"].about
 
 
