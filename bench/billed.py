@@ -1,4 +1,4 @@
-"""What a task is billed, by how the context is kept small: `python -m bench.billed`. Deterministic, without a model.
+"""The bill of a task under several ways to keep the context small: `python -m bench.billed`. Deterministic, without a model.
 
 Generated sessions of 60 steps are played under five policies and five rules of prefix caches. A script says how large each
 result is, and how much of it matters afterwards; that the task succeeds in all of them is part of the script, not a finding.

@@ -23,7 +23,7 @@ VALUE = "value.txt"
 """The file that `steps replace` edits; it holds "value 0"."""
 
 DONE = "All steps are done."
-"""What the answer after the last step says."""
+"""The text of the answer after the last step."""
 _ORDER = re.compile(r"(?:burst|pace (?P<pace>\d+)|(?P<read>read)|steps (?P<call>\w+)) (?P<n>\d+)")
 _WRITTEN = "a line that the agent writes\n" * 40
 _CALLS: dict[str, dict[str, Callable[[int], dict[str, Any]]]] = {

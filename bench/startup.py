@@ -31,7 +31,7 @@ FRAME_GOAL, LETTER_GOAL = 0.30, 0.40
 """The most that the first frame and the first letter take, as factors of the bare app's first key: 60 and 80 ms of 202."""
 KEY = b"Q"
 APP = b"\x1b[?1000h"
-"""What Textual's driver writes first, as the mouse is its alone: the app has the terminal."""
+"""The bytes that Textual's driver writes first, as the mouse is its alone: the app has the terminal."""
 TIMEOUT_S = 20.0
 SIZE = (120, 40)
 

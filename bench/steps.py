@@ -1,4 +1,4 @@
-"""What a step costs between the model's answer and the next request: `python -m bench.steps [--rounds N]`, about three minutes with a peer.
+"""The cost of a step between the model's answer and the next request: `python -m bench.steps [--rounds N]`, about three minutes with a peer.
 
 The server asks for one tool call a step. A step lasts from the last byte of that answer to the head of the next request, as the server
 sees it; its CPU is that of the program with all its processes. The same calls are made in a folder of 2 files and in one of 20,000,

@@ -33,7 +33,7 @@ def filled(page: str) -> str:
 
 
 def keys_of_places() -> dict[str, dict[str, str]]:
-    """What the help lists besides commands: the keys of each place and what they do."""
+    """Return the keys of each place that the help lists besides commands, and what they do."""
     return {
         title: dict(pairs)
         for title, pairs in sections(COMMANDS, {}, UNICODE)

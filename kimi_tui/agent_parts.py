@@ -27,7 +27,7 @@ UNASKED: dict[Mode, str] = {
     "ask": "The agent asks before it edits a file or runs a command.",
     "edits": "The agent edits files in this folder without asking, but asks before it runs a command.",
     "sandboxed": "The agent edits files in this folder and runs sandboxed commands without asking.",
-    "all": "The agent asks only for secret or protected files, files outside this folder, and anything that the sandbox does not allow.",
+    "all": "The agent works without asking, except for secret or protected files, files outside this folder, and anything that the sandbox does not allow.",
 }
 """The sentences that say, for each mode, what the agent may do without asking."""
 _UNCONFINED = (

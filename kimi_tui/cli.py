@@ -297,9 +297,9 @@ def _replay_parser() -> ArgumentParser:
 
 
 def _parser() -> ArgumentParser:
-    from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
+    from argparse import ArgumentTypeError
 
-    from kimi_tui.commands.console import CommandLineParser
+    from kimi_tui.commands.console import CommandLineParser, ListingFormatter
     from kimi_tui.commands.dispatch import COMMANDS
 
     def speed(text: str) -> float:
@@ -320,8 +320,15 @@ def _parser() -> ArgumentParser:
     parser = CommandLineParser(
         prog="kimi-tui",
         description="A coding agent in the terminal, with checkpoints and time travel that you can see and control.",
-        epilog=f"Commands: {', '.join(COMMANDS)}. kimi-tui COMMAND --help explains each.\n\n{_EPILOG}",
-        formatter_class=RawDescriptionHelpFormatter,
+        epilog="\n".join(
+            (
+                "commands (kimi-tui COMMAND --help has the options of each):",
+                *(f"  {name:<12} {words}" for name, words in COMMANDS.items()),
+                "",
+                _EPILOG,
+            )
+        ),
+        formatter_class=ListingFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -373,7 +380,7 @@ def _parser() -> ArgumentParser:
         "-y",
         "--yolo",
         action="store_true",
-        help='start in the mode "allow all": the agent asks only for secret or protected files, files outside this folder, and anything that the sandbox does not allow',
+        help='start in the mode "allow all": the agent works without asking, except for secret or protected files, files outside this folder, and anything that the sandbox does not allow',
     )
     asked.add_argument(
         "--plan",
@@ -431,7 +438,7 @@ def _parser() -> ArgumentParser:
 
 _EPILOG = """\
 Configuration: config.toml in the platform's configuration folder, or in $KIMI_TUI_HOME.
-Environment: KIMI_API_KEY, KIMI_BASE_URL, KIMI_MODEL_NAME, KIMI_MODEL_MAX_CONTEXT_SIZE,
+Environment: KIMI_API_KEY, KIMI_BASE_URL, KIMI_MODEL_NAME, KIMI_MODEL_MAX_CONTEXT_SIZE, \
 KIMI_DIALECT, OPENAI_API_KEY, OPENAI_BASE_URL."""
 
 

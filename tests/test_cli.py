@@ -216,7 +216,7 @@ from kimi_tui.cli import left_out
 with left_out("textual.command"):
     from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main import screen
-# What is imported a moment after the first paint must not come before it on a slow machine.
+# The imports that follow a moment after the first paint must not come before it on a slow machine.
 screen.OPEN_DELAY_S = 3600
 seen = []
 class Probe(KimiApp):

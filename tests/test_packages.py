@@ -23,9 +23,10 @@ def normal(name: str) -> str:
 
 
 def declared() -> dict[str, str]:
-    """Return the version requirement of each declared package, and of those of the extra for MCP servers."""
+    """Return the version requirement of each declared package, and of those of the extras for MCP servers and editors."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["mcp"]]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["mcp"], *extras["acp"]]
     pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in lines)
     return {normal(found[1]): found[2] for found in pairs if found}
 

@@ -58,7 +58,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         complain(str(no))
         return _wrong(name, FAILED)
     except KeyboardInterrupt:
-        complain("Stopped. The temporary files were removed.")
+        complain(f"{name} was stopped. Its temporary files were removed.")
         return INTERRUPTED
 
 
@@ -78,11 +78,13 @@ def _parsed(name: str, arguments: Sequence[str]) -> Namespace:
         "command",
         metavar="COMMAND",
         nargs="...",
-        help="the command; quote it as one string to use shell syntax such as pipes",
+        help="the command to run; quote it as one string to use shell syntax such as pipes",
     )
     options = parser.parse_args(arguments)
     if options.command and options.command[0].startswith("-"):
-        parser.error(f"{options.command[0]} cannot be a command; options stand before --")
+        parser.error(
+            f"{options.command[0]!r} is not an option; write the command after --, for example: {_EXAMPLES[name]}"
+        )
     return options
 
 
@@ -102,9 +104,9 @@ _EXAMPLES = {
 def _bisect_parser() -> CommandLineParser:
     parser = command(
         "bisect",
-        "Find the step after which a command fails. The command runs on the files of past checkpoints, at the path of the "
-        "work folder but without changing anything in it: exit code 0 is good, 125 skips this state, 128 and more end the search, all "
-        "others are bad. Exit code of this command: 0 if the change was found, 1 if not.",
+        "Find the step after which a command fails, by running it on the files of past checkpoints; nothing in the work folder is changed. "
+        "The exit code of COMMAND means: 0 good, 125 skip these files, 128 or more end the search, any other code bad. "
+        "kimi-tui bisect itself exits with 0 if it found the change, and with 1 if not.",
     )
     parser.usage = "kimi-tui bisect [OPTIONS] -- COMMAND"
     _with_line(parser)
@@ -125,7 +127,7 @@ def _bisect_parser() -> CommandLineParser:
         metavar="N",
         type=_times,
         default=1,
-        help="run the command N times on each state; one failure makes it bad (default: 1)",
+        help="run the command N times on the files of each state, which is bad if one of the runs fails (default: 1)",
     )
     return _with_command(parser)
 
@@ -133,8 +135,9 @@ def _bisect_parser() -> CommandLineParser:
 def _run_at_parser() -> CommandLineParser:
     parser = command(
         "run-at",
-        "Run a command on the files as they were at checkpoint N, before its step, at the path of the work folder. Nothing in the "
-        "work folder is changed. The exit code is that of the command, or 125 if it could not be run.",
+        "Run a command on the files as they were at checkpoint N, before its step. The command finds them at the path of the work folder "
+        "(on some systems at another path: see kimi-tui doctor), and nothing in the work folder is changed. The exit code is that of the "
+        "command, or 125 if it could not be run.",
     )
     parser.usage = "kimi-tui run-at [OPTIONS] N -- COMMAND"
     parser.add_argument(
@@ -156,7 +159,7 @@ def _worktree_parser() -> CommandLineParser:
         "folder",
         metavar="DIR",
         type=_absolute,
-        help="the folder to create; it must be new or empty",
+        help="the folder to write the files into; it must be new or empty",
     )
     return _with_line(parser)
 
@@ -344,7 +347,7 @@ async def _worktree(options: Namespace) -> int:
 
 
 async def _bisect(options: Namespace) -> int:
-    from kimi_tui.soul.bisect import Bisection, build_files, candidates_of, point_of
+    from kimi_tui.soul.bisect import Bisection, build_remark, candidates_of, point_of
     from kimi_tui.tools.past_command import command_text
 
     session = chosen_session(options.session)
@@ -372,7 +375,7 @@ async def _bisect(options: Namespace) -> int:
         search = Bisection(
             candidates, run_over, times=options.times, asks=_asked(options), told=shown.told
         )
-        shown.begins(candidates, search, await asyncio.to_thread(build_files, past, candidates))
+        shown.begins(candidates, search, await asyncio.to_thread(build_remark, past, candidates))
         for end in (candidates[0].before, candidates[-1].after):
             if gaps := await asyncio.to_thread(past.gaps, end.state):
                 _note(gaps)
@@ -392,7 +395,7 @@ def _asked(options: Namespace) -> Any:
     async def asks(place: Place, ran: PastRun) -> bool:
         return await asyncio.to_thread(
             confirmed,
-            f"Exit code {ran.exit_code} in {place.name} usually means that a program is missing. Does it count as a failure?",
+            f"The command ended with exit code {ran.exit_code} on {place.name}, which usually means that a program is missing. Count this as a failure?",
         )
 
     return asks
@@ -405,19 +408,17 @@ class _Shown:
         self._is_json: bool = options.json
         self._times: int = options.times
 
-    def begins(
-        self, candidates: Sequence[Candidate], search: Bisection, build: Sequence[str]
-    ) -> None:
+    def begins(self, candidates: Sequence[Candidate], search: Bisection, build: str) -> None:
         """Print how much there is to do."""
         if not self._is_json:
+            changes, most = counted(len(candidates), "file change"), counted(search.n_left, "state")
             say(
-                f"Searching {counted(len(candidates), 'file change')}: 2 tests of the good and the bad end, then at most "
-                f"{search.n_left:,} more."
+                f"Searching {changes}. The command runs on the newest and the oldest files first, then on at most {most} in between."
+                if search.n_left
+                else f"Searching {changes}. The command runs on the newest and the oldest files."
             )
         if build:
-            _note(
-                f"Ignored folders such as .venv are today's, but {', '.join(build[:3])} changed since then, so the result may be wrong."
-            )
+            _note(build)
 
     def told(self, place: Place, tested: Tested | None) -> None:
         """Print a test."""
@@ -433,7 +434,7 @@ class _Shown:
         if outcome.reason:
             complain(outcome.reason)
         if len(outcome.found) > 1 and not self._is_json:
-            complain("The states between these changes could not be tested.")
+            complain("The files between these changes could not be tested.")
         return DONE if len(outcome.found) == 1 else FAILED
 
 

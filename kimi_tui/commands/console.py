@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -26,6 +26,22 @@ class CommandLineParser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with the usage code."""
         self.exit(USAGE, f"kimi-tui: {one_line(message)}; see {self.prog} --help\n")
+
+
+class ListingFormatter(HelpFormatter):
+    """A formatter that keeps the lines of a description; a line that is too long goes on below its second column."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        from textwrap import fill
+
+        lines: list[str] = []
+        for line in text.splitlines():
+            name = re.match(r"  \S+ +", line)
+            behind = " " * (name.end() if name else 0)
+            lines.append(
+                fill(line, width, initial_indent=indent, subsequent_indent=indent + behind)
+            )
+        return "\n".join(lines)
 
 
 def command(name: str, description: str) -> CommandLineParser:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "sessions": "list, show, export, rename, fork, archive, delete, restore and prune sessions",
-    "import": "import sessions of kimi-cli",
+    "import": "import sessions of kimi-cli, Claude Code, Codex, opencode, pi, Gemini CLI or kimi-code",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the world lines (branches) of a session",
     "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "check this machine and the configuration",
     "replay": "replay a session",
     "mcp": "set up MCP servers, whose tools the agent uses",
+    "acp": "serve an editor such as Zed over the Agent Client Protocol",
     "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
@@ -81,6 +82,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import mcp
 
             return mcp.run(arguments)
+        case "acp":
+            from kimi_tui.commands import acp
+
+            return acp.run(arguments)
         case "approvals":
             from kimi_tui.commands import approvals
 

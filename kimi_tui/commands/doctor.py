@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import platform
@@ -403,15 +404,20 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
         return CheckResult("file changes", "ok", reason)
     try:
         count, trouble = try_watch(str(work), [str(data)], _WATCH_S)
+        is_busy = False
     except OSError as error:
         count, trouble = 0, error.strerror or str(error)
+        is_busy = error.errno == errno.EMFILE
     if not trouble:
-        seen = f"the system reports them; {counted(count, 'folder')} watched"
+        seen = f"the system reports them ({counted(count, 'watched folder')})"
         return CheckResult("file changes", "ok", seen)
     advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
         advice += " On Linux, a larger fs.inotify.max_user_watches allows more watched folders."
-    seen = f"the system does not report all file changes ({trouble}), so each step scans all files; {counted(count, 'folder')} watched"
+    elif is_busy:
+        trouble = "too many programs watch files"
+        advice += " On Linux, a larger fs.inotify.max_user_instances allows more of them."
+    seen = f"all files are scanned after each step, because the system does not report changes: {trouble}"
     return CheckResult("file changes", "warn" if sys.platform == "linux" else "ok", seen, advice)
 
 
@@ -492,17 +498,19 @@ def _past_files(backend: str, environ: Mapping[str, str]) -> CheckResult:
     match tier_of(backend, environ):
         case "overlay":
             return CheckResult(
-                "bisect, run-at", "ok", "old files are shown at the work folder's path (overlay)"
+                "bisect, run-at",
+                "ok",
+                "past files are shown at the path of the work folder (overlay)",
             )
         case "copy":
-            seen = "old files are copied for each run and shown at the work folder's path"
+            seen = "past files are copied for each run and shown at the path of the work folder"
             return CheckResult("bisect, run-at", "ok", f"{seen}; ignored folders are read-only")
         case "elsewhere":
             return CheckResult(
                 "bisect, run-at",
                 "warn",
-                "old files are copied to another path for each run",
-                "Commands that need the path of the work folder may fail there.",
+                "past files are copied to another path for each run",
+                "Commands that depend on the path of the work folder may fail.",
             )
 
 

@@ -1,4 +1,7 @@
-"""`kimi-tui import`: copies sessions of kimi-cli, with their lost futures. The originals are only read."""
+"""`kimi-tui import`: copies sessions of kimi-cli, with their lost futures. The originals are only read.
+
+`--from` names another agent, whose sessions `import_foreign` copies, or kimi-cli's data folder.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,8 @@ from kimi_tui.session.kimi_cli_import import (
 from kimi_tui.session.store import SessionStore
 from kimi_tui.tui.formatting import age, counted, cut, tokens
 
+AGENT_NAMES = ("claude", "codex", "opencode", "pi", "gemini", "kimi-code")
+"""The agents whose sessions can be imported besides kimi-cli's, so that their readers are not imported for the help."""
 _State = Literal["imported", "new", "present", "failed"]
 _WORDS: dict[_State, str] = {
     "imported": "imported",
@@ -54,6 +59,20 @@ class _Row:
 def run(arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui import ARGUMENTS`; return the exit code."""
     options = _parser().parse_args(arguments)
+    if options.share in AGENT_NAMES:
+        from kimi_tui.commands import import_foreign
+
+        return import_foreign.run(
+            options.share,
+            everywhere=options.all,
+            dry_run=options.dry_run,
+            as_json=options.json,
+        )
+    if options.share and "/" not in options.share and not expanded(options.share).exists():
+        complain(
+            f"{options.share!r} is neither an agent nor a folder. Use {', '.join(AGENT_NAMES)}, or the data folder of kimi-cli."
+        )
+        return USAGE
     share = expanded(options.share) if options.share else kimi_cli_share_dir()
     if not (share / "sessions").is_dir():
         if options.share:
@@ -82,14 +101,14 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui import",
-        description="Import the sessions of kimi-cli for this folder. The original files are not changed.",
+        description="Import the sessions of kimi-cli, or of another agent, for this folder. The original files are not changed.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "--from",
         dest="share",
-        metavar="SHARE_DIR",
-        help="the data folder of kimi-cli (default: $KIMI_SHARE_DIR, else ~/.kimi)",
+        metavar="AGENT",
+        help=f"{', '.join(AGENT_NAMES)}; or the data folder of kimi-cli (default: $KIMI_SHARE_DIR, else ~/.kimi)",
     )
     parser.add_argument("--all", action="store_true", help="import the sessions of every folder")
     parser.add_argument(

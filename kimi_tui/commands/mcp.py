@@ -35,6 +35,7 @@ _VERBS = {
     "test": "start a server and list its tools",
     "login": "log in at the address of a server",
     "logout": "forget the login of a server",
+    "revoke": "take back the permission of this project's server",
 }
 
 
@@ -59,6 +60,8 @@ def run(arguments: Sequence[str]) -> int:
             case "login":
                 check()
                 return asyncio.run(_login(_named(options.name), opens=not options.no_browser))
+            case "revoke":
+                return _revoke(options.name)
             case _:
                 return _logout(_named(options.name))
     except NoPackage as no:
@@ -129,7 +132,7 @@ def _parser() -> CommandLineParser:
             action="store_true",
             help="in .mcp.json of this folder, instead of your own file",
         )
-    for name in ("remove", "test", "login", "logout"):
+    for name in ("remove", "test", "login", "logout", "revoke"):
         made[name].add_argument("name", metavar="NAME")
     made["list"].add_argument("--json", action="store_true", help="print JSON")
     made["login"].add_argument("--no-browser", action="store_true", help="only print the address")
@@ -359,6 +362,17 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
         complain(f"The login at the MCP server {config.name} failed: {failed}.")
         return FAILED
     say(f"Logged in at the MCP server {config.name}.")
+    return DONE
+
+
+def _revoke(name: str) -> int:
+    if not Permissions(Path.cwd()).revoke(name):
+        allowed = ", ".join(Permissions(Path.cwd()).allowed)
+        raise BadEntry(
+            f'you have not allowed an MCP server "{one_line(name)[:40]}" in this folder'
+            f"{f'; allowed: {one_line(allowed)}' if allowed else ''}"
+        )
+    say(f"Revoked: the MCP server {name}. It does not start until you allow it again in /mcp.")
     return DONE
 
 

@@ -121,7 +121,7 @@ def written(text: str, output: Path | None) -> int:
     try:
         Storage().write_new(output, text.encode("utf-8", "replace"))
     except FileExistsError:
-        complain(f'"{output}" exists already. Choose another name with -o FILE.')
+        complain(f'"{output}" already exists. Choose another name with -o FILE.')
         return USAGE
     except OSError as error:
         complain(f'"{output}" cannot be written: {error.strerror or error}.')

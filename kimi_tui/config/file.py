@@ -427,11 +427,11 @@ def _rule(entry: Any) -> DMailRule:
         except ValueError as error:
             raise ValueError(f"{key} {error}, not {str(value)[:40]!r}") from None
     if not any(conditions.values()):
-        raise ValueError("needs at least one condition in 'when'")
+        raise ValueError("needs at least one condition, such as when = { result_tokens = 10000 }")
     try:
         then: Any = RULE_ACTIONS.read(facts.get("then", "remind"))
     except ValueError as error:
-        raise ValueError(f"'then' {error}, not {str(facts['then'])[:40]!r}") from None
+        raise ValueError(f"has then = {str(facts['then'])[:40]!r}, which {error}") from None
     shown = name.strip() or " + ".join(key.replace("_", " ") for key in conditions)
     return DMailRule(shown, then, **conditions)
 

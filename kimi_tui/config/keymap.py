@@ -128,6 +128,7 @@ DEFAULT_KEYS: Mapping[str, str] = {
     "sessions.find": "slash,ctrl+f",
     "sessions.fork": "f",
     "sessions.leave": "escape,q",
+    "sessions.others": "i",
     "sessions.rename": "n",
     "summary.leave": "enter,escape,q",
     "suspend": "ctrl+z",

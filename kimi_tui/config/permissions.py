@@ -135,6 +135,8 @@ def shown_rule(rule: str) -> str:
     kind, colon, rest = rule.partition(":")
     if not colon or " " in kind:
         return rule
+    if kind == "server":
+        return f"the MCP server {rest}"
     # The part behind a number sign identifies the version that was allowed.
     name = rest.partition("#")[0]
     return f"{kind} {name}" if name else f"the {kind} of this folder"

@@ -163,9 +163,10 @@ api_key = "..."                # or "keyring:NAME"
 
 
 _CHECKS = """
-Programs that run in the sandbox after each edit of the agent, in order. Each is a list of words that runs without a shell; `{file}` is replaced with the path of the edited file. The output of
-one that fails goes to the agent (20 lines); if one changes the file, as a formatter does, the change is shown as a diff of its own, and a
-rewind undoes it too. `/checks` lists them. Only your own configuration can have them, never a repository.
+Programs (checks) that run in the sandbox after each edit of the agent, in this order. A check is a list of words and runs without a shell;
+`{file}` is replaced with the path of the edited file. If a check fails, the agent gets the first 20 lines of its output. If a check changes the
+file, as a formatter does, the chat shows this change as a separate diff, and a rewind undoes it too. `/checks` lists the checks. They are read
+from your own configuration only, never from a repository.
 
 ```toml
 [checks]

@@ -324,8 +324,8 @@ class DMailConfig(NamedTuple):
     nudge_tokens: int = setting(
         10_000,
         whole(0, 100_000_000),
-        "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 turns this rule off. "
-        "It has no effect if you write [[dmail.rules]], which replace all built-in rules; rules = [] turns off all.",
+        "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 turns this reminder off. "
+        "If config.toml has [[dmail.rules]], those rules apply instead.",
         title="D-Mail reminder, tokens",
         group=DMAILS,
     )

@@ -40,7 +40,7 @@ _EDGE_CHARS = 20_000
 _COLOURED_CHARS = 40_000
 """The most characters of a code block whose code is coloured."""
 _MARKDOWN = re.compile(r"[^\w \n.,;!?'\"()/%-]|^[ \d-]| $|\n\n\n|_", re.MULTILINE)
-"""What Markdown may give a meaning; a text without it is words and nothing else."""
+"""Characters to which Markdown may give a meaning; a text without them is words and nothing else."""
 _STATE_SIGNS = {"done": "✓", "failed": "✗"}
 
 Clean = Callable[[str], str]

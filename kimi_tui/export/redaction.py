@@ -1,4 +1,4 @@
-"""What an export leaves out of every text: keys, the path of the home folder, the names of the user and of the machine."""
+"""Things that an export leaves out of every text: keys, the path of the home folder, the names of the user and of the machine."""
 
 from __future__ import annotations
 

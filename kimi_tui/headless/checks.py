@@ -63,6 +63,10 @@ def check(options: Options, headless: HeadlessOptions) -> None:
             )
     if headless.ephemeral and (options.newest or options.session):
         raise ConfigError("--ephemeral cannot be used with --continue or --session")
+    if headless.output_file == "-":
+        raise ConfigError(
+            "--output-file: the answer goes to standard output in any case; name a file"
+        )
     if headless.output_file:
         folder = Path(headless.output_file).expanduser().absolute().parent
         if not folder.is_dir():

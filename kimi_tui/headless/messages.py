@@ -51,8 +51,13 @@ def message_of(line: bytes) -> InputLine:
         BadMessage: it is no message.
     """
     try:
-        found: object = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        # Left to itself, the parser takes a line with a zero byte for another encoding.
+        found: object = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise BadMessage("The line is not JSON: it is not UTF-8.") from error
+    except RecursionError as error:
+        raise BadMessage("The line is not JSON: it is nested too deeply.") from error
+    except ValueError as error:
         raise BadMessage(f"The line is not JSON: {error}.") from error
     if not isinstance(found, dict):
         raise BadMessage('The line is not a JSON object such as {"type": "user", "text": "hello"}.')
@@ -82,11 +87,13 @@ def _words(facts: dict[str, Any]) -> str:
     if said is None and isinstance(facts.get("message"), dict):
         said = cast("dict[str, Any]", facts["message"]).get("content")
     if isinstance(said, list):
-        parts = cast("list[Any]", said)
-        texts = [
-            str(cast("Json", part).get("text", "")) for part in parts if isinstance(part, dict)
-        ]
-        said = "\n".join(texts)
+        parts = [cast("Json", one) for one in cast("list[Any]", said) if isinstance(one, dict)]
+        if others := [one.get("type") for one in parts if one.get("type", "text") != "text"]:
+            raise BadMessage(
+                f"A message can have text only, and this one has a part of the type {_quoted(others[0])}: "
+                "write an image or a document to a file, and name it in the text as @FILE."
+            )
+        said = "\n".join(str(one.get("text", "")) for one in parts)
     if not isinstance(said, str) or not said.strip():
         raise BadMessage(f'A message of type {facts["type"]} needs a "text".')
     return said.strip()

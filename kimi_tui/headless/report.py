@@ -28,6 +28,7 @@ class TurnStop(NamedTuple):
 
 BY_SIGINT = TurnStop(INTERRUPTED, "error_interrupted", "The turn was stopped by Ctrl+C.")
 BY_SIGTERM = TurnStop(TERMINATED, "error_interrupted", "The turn was stopped by SIGTERM.")
+BY_SIGHUP = TurnStop(TERMINATED, "error_interrupted", "The turn was stopped by SIGHUP.")
 BY_CALLER = TurnStop(INTERRUPTED, "error_interrupted", "The turn was stopped.")
 READER_GONE = TurnStop(
     FAILED,
@@ -45,13 +46,14 @@ def out_of_time(seconds: float) -> TurnStop:
 
 def in_circles(question: str) -> TurnStop:
     """Return the ending of a turn that went in circles, with the question that the program asked about it."""
-    return TurnStop(CIRCLES, "error_circles", question.removesuffix(f" {GO_ON_QUESTION}"))
+    words = question.removesuffix(f" {GO_ON_QUESTION}")
+    return TurnStop(CIRCLES, "error_circles", f"The turn was stopped. {words}")
 
 
 def overdue(question: str) -> TurnStop:
     """Return the ending of a turn whose answer was overdue."""
     words = question.removesuffix(f" {WAIT_QUESTION}")
-    return TurnStop(FAILED, "error_during_execution", words)
+    return TurnStop(FAILED, "error_during_execution", f"The turn was stopped. {words}")
 
 
 class Denial(NamedTuple):

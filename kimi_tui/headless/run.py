@@ -94,7 +94,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         for number, code in _SIGNALS.items():
             if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self._on_signal, code)
+                loop.add_signal_handler(number, self._on_signal, number, code)
         self._work = asyncio.create_task(self._whole(), name="run")
         try:
             return await self._work
@@ -103,7 +103,7 @@ class _Run:
                 raise
             return self._signal
 
-    def _on_signal(self, code: int) -> None:
+    def _on_signal(self, number: signal.Signals, code: int) -> None:
         if self._signal:
             # The second one: whoever sends it does not want to wait for anything.
             os._exit(code)
@@ -113,9 +113,10 @@ class _Run:
             if self._work is not None:
                 self._work.cancel()
             return
-        from kimi_tui.headless.report import BY_SIGINT, BY_SIGTERM
+        from kimi_tui.headless.report import BY_SIGHUP, BY_SIGINT, BY_SIGTERM
 
-        self._stop(BY_SIGINT if code == INTERRUPTED else BY_SIGTERM)
+        endings = {signal.SIGINT: BY_SIGINT, signal.SIGHUP: BY_SIGHUP}
+        self._stop(endings.get(number, BY_SIGTERM))
         self._texts.put_nowait(None)
 
     def _stop(self, ending: TurnStop) -> None:

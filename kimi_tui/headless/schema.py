@@ -148,8 +148,8 @@ class Schema:
             raise ConfigError(f'{place} has "{unknown[0]}", which is not supported')
         kinds = schema.get("type", [])
         for kind in cast("list[object]", kinds) if isinstance(kinds, list) else [kinds]:
-            if kind not in _TYPES:
-                raise ConfigError(f'{place} has the type "{kind}", which does not exist')
+            if not isinstance(kind, str) or kind not in _TYPES:
+                raise ConfigError(f"{place} has the type {json.dumps(kind)}, which does not exist")
         for name, of in (
             ("required", list),
             ("enum", list),

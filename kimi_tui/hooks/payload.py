@@ -1,4 +1,4 @@
-"""What a hook is told and what it answers: names and inputs of tools in kimi-tui's and in Claude's spelling, and its output.
+"""The input of a hook and its answer: names and inputs of tools in kimi-tui's and in Claude's spelling, and its output.
 
 A hook that was written for Claude gets `tool_name` in Claude's spelling, every other one in kimi-cli's; both names are beside
 it. `tool_input` has the arguments under both spellings, and a changed input may use either.

@@ -33,7 +33,7 @@ Cells = tuple[str, str]
 
 
 class FrameLook(NamedTuple):
-    """What decides how the same session looks: the size of the terminal in cells, the theme, and what it is drawn with."""
+    """The facts that decide how the same session looks: the size of the terminal in cells, the theme, and what it is drawn with."""
 
     columns: int
     rows: int

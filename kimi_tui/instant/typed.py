@@ -1,4 +1,4 @@
-"""What is typed before the app reads the terminal: the text that is certain, and everything after it, in order."""
+"""Keys typed before the app reads the terminal: the text that is certain, and everything after it, in order."""
 
 from __future__ import annotations
 

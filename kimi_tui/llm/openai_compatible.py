@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kimi_tui.base_url import is_loopback
@@ -66,6 +67,9 @@ if TYPE_CHECKING:
 
     Sent = tuple[EncodedRequest, httpx2.Response]
     """A request, and the response to it, whose body has not been read."""
+
+_FEW_NEW = 64
+"""The number of newest messages that are looked at on the event loop."""
 
 
 class OpenAICompatible(ChatProvider):
@@ -286,8 +290,11 @@ class OpenAICompatible(ChatProvider):
         most_tokens: int = 0,
     ) -> AsyncGenerator[StreamItem]:
         """Ask once; see `ChatProvider.generate`."""
-        # An answer with thousands of calls is followed by as many results, so the check runs in a thread.
-        await asyncio.to_thread(self._check_images, history)
+        if any(message.role == "assistant" for message in islice(reversed(history), _FEW_NEW)):
+            self._check_images(history)
+        else:
+            # An answer with thousands of calls is followed by as many results.
+            await asyncio.to_thread(self._check_images, history)
         if self.prepares_first:
             await self.prepare()
         if self._client is None:
@@ -370,9 +377,10 @@ class OpenAICompatible(ChatProvider):
         """
         for learned in range(MAX_LEARNED_PER_REQUEST + 1):
             dialect = self.dialect
-            body = await asyncio.to_thread(
-                self._requests.build, request, dialect, frozenset(self._quirks.dropped)
-            )
+            dropped = frozenset(self._quirks.dropped)
+            body = self._requests.build_soon(request, dialect, dropped)
+            if body is None:
+                body = await asyncio.to_thread(self._requests.build, request, dialect, dropped)
             response = await client.post(body.data)
             if response.is_success:
                 return body, response

@@ -182,7 +182,7 @@ class _Writer:
         self._dialect = dialect
         self._recipient = recipient
         self.reply = reply
-        """What the agent answers to the newest message of the user, if another one follows."""
+        """The agent's answer to the newest message of the user, if another one follows."""
 
     def system(self, system: str, history: Sequence[Message]) -> None:
         """Write the one system message, with the texts of all that are stored."""
@@ -413,6 +413,10 @@ _MOST_OF_IMAGE = 50_000
 """Tokens: more than any server counts for one image."""
 _MAX_SCHEMA_DEPTH = 40
 _MOST_KEPT_BYTES = 8 << 20
+_A_PART = 200
+"""The number of characters that take as long to encode as one part or call of a message does besides its text."""
+_MOST_AT_ONCE_BYTES = 1 << 20
+"""Bytes of a request that are joined on the event loop, and of its new messages (in characters) a sixty-fourth of that."""
 """Bytes of an encoded conversation that are kept for the next request; there are more only with many images."""
 _ALWAYS_SENT = {"model", "messages", "stream", "tools"}
 
@@ -536,6 +540,38 @@ class RequestBuilder:
         request = replace(request, history=tuple(request.history))
         with self._lock:
             return self._built(request, dialect, dropped)
+
+    def build_soon(
+        self, request: ChatRequest, dialect: Dialect, dropped: frozenset[str] = frozenset()
+    ) -> EncodedRequest | None:
+        """Return the body of a request of which so little is new that a thread would answer later than it is built.
+
+        Returns:
+            None where more of it is new, or another one is being built: then `build` it in a thread.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            settled, history = self._settled, request.history
+            if (
+                settled is None
+                or len(settled.data) > _MOST_AT_ONCE_BYTES
+                or settled.form != (request.system, dialect, request.recipient)
+                or not _continues(settled.history, history)
+            ):
+                return None
+            left = _MOST_AT_ONCE_BYTES >> 6
+            for message in islice(history, len(settled.history), None):
+                thought = sum(
+                    len(part.think) for part in message.parts if isinstance(part, ThinkPart)
+                )
+                parts = 1 + len(message.parts) + len(message.tool_calls or ())
+                left -= _said_chars(message) + thought + parts * _A_PART
+                if left < 0 or message.images:
+                    return None
+            return self._built(replace(request, history=tuple(history)), dialect, dropped)
+        finally:
+            self._lock.release()
 
     def _built(
         self, request: ChatRequest, dialect: Dialect, dropped: frozenset[str]

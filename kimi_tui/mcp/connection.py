@@ -103,7 +103,7 @@ class Connection:
 
     @property
     def instructions(self) -> str:
-        """What the server says of itself for the model; empty for nothing."""
+        """The server's description of itself for the model; may be empty."""
         return self._client.instructions or ""
 
     async def listed(self) -> Listed:

@@ -48,22 +48,27 @@ def check() -> None:
         raise NoPackage(f"MCP servers need version 2 of the Python package mcp, not {found}.")
 
 
-def install_line(prefix: str = sys.prefix, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the command line that installs the package beside this program.
+def install_line(
+    prefix: str = sys.prefix,
+    environ: Mapping[str, str] = os.environ,
+    requirement: str = REQUIREMENT,
+) -> str:
+    """Return the command line that installs a package beside this program.
 
     Args:
         prefix: the folder of the Python environment in which this program runs.
         environ: the environment variables, which may name pipx's and uv's folders.
+        requirement: the package with its versions.
     """
     place = Path(prefix)
     if (place / "pipx_metadata.json").exists():
-        return f"pipx inject {shlex.quote(place.name)} {shlex.quote(REQUIREMENT)}"
+        return f"pipx inject {shlex.quote(place.name)} {shlex.quote(requirement)}"
     if (place / "uv-receipt.toml").exists():
-        return f"uv tool install --with {shlex.quote(REQUIREMENT)} kimi-tui"
+        return f"uv tool install --with {shlex.quote(requirement)} kimi-tui"
     python = sys.executable or str(place / "bin" / "python")
     if _is_of_uv(place) and not (place / "bin" / "pip").exists():
-        return f"uv pip install --python {shlex.quote(python)} {shlex.quote(REQUIREMENT)}"
-    return f"{shlex.quote(python)} -m pip install {shlex.quote(REQUIREMENT)}"
+        return f"uv pip install --python {shlex.quote(python)} {shlex.quote(requirement)}"
+    return f"{shlex.quote(python)} -m pip install {shlex.quote(requirement)}"
 
 
 def _is_of_uv(place: Path) -> bool:

@@ -1,5 +1,5 @@
-"""What the person allowed to MCP servers, in one file of the data folder: which of a project's servers may start, with which
-tools, and the tools that are switched off.
+"""Permissions that the person gave to MCP servers, in one file of the data folder: which of a project's servers may start, with
+which tools, and the tools that are switched off.
 
 A project's server starts only after a yes for exactly this folder, command, arguments, variables and address. The yes is
 noted with a digest of the tools that the server then described. Other tools need another yes.
@@ -89,17 +89,31 @@ class Permissions:
         if server.origin == "project" and yes is not None and yes.tools != tools:
             self.allow(server, replace(yes, tools=tools))
 
-    def revoke(self, server: ServerConfig) -> bool:
-        """Forget the yes to a server; return whether there was one.
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The names of the servers to which there is a yes in this folder, also to an earlier form of one, oldest first."""
+        found = lenient_json.mapping(self._read().get("allowed")).values()
+        entries = (lenient_json.mapping(one) for one in found)
+        named = (one.get("name") for one in entries if one.get("folder") == self._work_dir)
+        return tuple(dict.fromkeys(one for one in named if isinstance(one, str)))
+
+    def revoke(self, name: str) -> bool:
+        """Forget every yes in this folder to a server of this name; return whether there was one.
 
         Raises:
             OSError: it cannot be stored.
         """
         whole = self._read()
         allowed = lenient_json.mapping(whole.get("allowed"))
-        if allowed.pop(self.key_of(server), None) is None:
+        wanted = {"name": name, "folder": self._work_dir}
+        kept = {
+            key: one
+            for key, one in allowed.items()
+            if not wanted.items() <= lenient_json.mapping(one).items()
+        }
+        if len(kept) == len(allowed):
             return False
-        whole["allowed"] = allowed
+        whole["allowed"] = kept
         self._write(whole)
         return True
 

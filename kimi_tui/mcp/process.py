@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -29,6 +30,7 @@ _CLOSE_S = 2.0
 _BLOCK_BYTES = 64 << 10
 _LOG_BYTES = 1 << 20
 _TAIL_BLOCKS = 4
+_NAMES_ERROR = re.compile(r"[\w.]{0,80}(?:Error|Exception|error)\b ?[:\[(]")
 _SLOW_S = 0.02
 """Seconds between two blocks of a flood on standard error: the server waits for its reader."""
 
@@ -93,10 +95,11 @@ class ServerProcess:
 
     @property
     def last_words(self) -> str:
-        """The last line that it wrote to standard error, cleaned and shortened."""
+        """The line of standard error that says most: the last one that names an error, else the last one; cleaned and shortened."""
         text = b"".join([*self._tail])[-4096:].decode("utf-8", "replace")
         lines = [line for line in map(one_line, text.splitlines()) if line]
-        return lines[-1][:200] if lines else ""
+        errors = [line for line in lines if _NAMES_ERROR.match(line[:200])]
+        return [*lines, *errors][-1][:200] if lines else ""
 
     def ended(self, timeout_s: float) -> str:
         """Wait for the end of the program; return it in words, empty if it has not ended in time."""

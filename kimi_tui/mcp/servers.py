@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from kimi_tui.app_paths import log_file
+from kimi_tui.app_paths import log_file, short
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp import package
@@ -38,7 +38,7 @@ from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
-from kimi_tui.tools.sandbox.policy import NoSandbox
+from kimi_tui.tools.sandbox.policy import NoSandbox, Policy
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ class _Server:
     why: str = ""
     place: str = ""
     is_confined: bool = False
+    missing: str = ""
+    """Why the sandbox may keep it from starting, as a clause; empty for no reason."""
     tools: tuple[ToolFacts, ...] = ()
     is_withheld: bool = False
     off: frozenset[str] = frozenset()
@@ -194,7 +196,8 @@ class McpServers:
         self._servers = {one.name: _Server(one) for one in found.servers}
         self._installed: dict[str, Tool[Any]] = {}
         self._tools: dict[str, ServerTool] = {}
-        self._is_lazy: bool | None = None
+        self._is_lazy = False
+        self._is_offering = False
         self._window = 0
         self._started_at = 0.0
         self._starting: asyncio.Task[None] | None = None
@@ -222,7 +225,7 @@ class McpServers:
     @property
     def is_lazy(self) -> bool:
         """Whether the tools are called through `CallTool`."""
-        return bool(self._is_lazy)
+        return self._is_lazy
 
     @property
     def prompts(self) -> list[PromptFacts]:
@@ -248,7 +251,10 @@ class McpServers:
         left = None
         if self._is_attended:
             left = max(self._started_at + PATIENCE_S - time.monotonic(), 0)
-        await asyncio.wait([self._starting], timeout=left)
+        done, _ = await asyncio.wait([self._starting], timeout=left)
+        if not done:
+            # A turn begins with the servers that are there; the others come later.
+            await self._offer()
 
     async def started(self) -> None:
         """Wait until every server is connected or has failed."""
@@ -294,7 +300,13 @@ class McpServers:
         ]
         if tasks:
             await asyncio.wait(tasks)
-        self._window = await self._host.window() if tasks else 0
+            await self._offer()
+        self._is_offering = True
+
+    async def _offer(self) -> None:
+        """Put the tools into the session, and from now on every change of them."""
+        self._window = self._window or await self._host.window()
+        self._is_offering = True
         self._sync()
 
     def _known(self, config: ServerConfig) -> tuple[frozenset[str], Yes | None]:
@@ -345,7 +357,7 @@ class McpServers:
                 log.info("MCP server %s: %s", one.config.name, error)
                 is_for_good = isinstance(error, BadEntry | package.NoPackage)
                 why = str(error) if _is_failure(error) else f"{type(error).__name__}: {error}"
-                why = one_line(why)[:300]
+                why = one_line(why)[:500]
             one.connection = None
             if one.stopping.is_set() or self._closed:
                 break
@@ -415,8 +427,7 @@ class McpServers:
                 one.settled.set()
                 one.news.set()
                 if self._starting is not None and self._starting.done():
-                    self._window = self._window or await self._host.window()
-                    self._sync()
+                    await self._offer()
                 await self._serve(one, connection)
                 if connection.ended.is_set():
                     one.why = connection.why
@@ -432,6 +443,8 @@ class McpServers:
                 raise found.ConnectionFailed(
                     f'{failed}; {os.path.basename(config.command)} downloads the program that it runs, but this server has no network access: set "network": true in its entry'
                 ) from failed
+            if start is not None and one.missing and not one.connection:
+                raise found.ConnectionFailed(f"{failed}; {one.missing}") from failed
             raise
 
     def _may_need_network(self, config: ServerConfig, yes: Yes) -> bool:
@@ -504,6 +517,7 @@ class McpServers:
         sandbox, why_none = await self._host.sandbox()
         environ = {**child_environment(self._environ), **dict(config.env)}
         argv = [_program(config.command, environ, folder, work_dir), *config.args]
+        one.missing = ""
         if config.sandbox and sandbox is not None:
             if config.readable:
                 settings = sandbox.settings
@@ -523,6 +537,7 @@ class McpServers:
                 why_none = str(no)
             else:
                 has_network = confined.policy.network
+                one.missing = await asyncio.to_thread(_missing, argv, confined.policy)
                 one.place = (
                     f"in the sandbox, {'with the network' if has_network else 'without network'}"
                 )
@@ -555,8 +570,10 @@ class McpServers:
     # -- tools -----------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        """Put the tools of all servers into the session, as they are now."""
-        if self._closed:
+        """Put the tools of all servers into the session, as they are now. While the servers start, nothing is done: what
+        they add one by one would change the beginning of the requests each time.
+        """
+        if self._closed or not self._is_offering:
             return
         offered = [
             facts
@@ -569,9 +586,9 @@ class McpServers:
             facts.name: self._kept_or_new(facts)
             for facts in {one.name: one for one in offered}.values()
         }
-        if self._is_lazy is None and offered:
-            total = sum(one.tokens for one in offered)
-            self._is_lazy = self._window > 0 and total * LAZY_SHARE > self._window
+        # Tools that are looked up stay so: the way back would change the beginning of the requests.
+        total = sum(one.tokens for one in offered)
+        self._is_lazy = self._is_lazy or 0 < self._window < total * LAZY_SHARE
         wanted: dict[str, Tool[Any]] = dict(self._tools)
         if self._is_lazy:
             # The two stay as they are, whatever changes behind them.
@@ -743,6 +760,21 @@ class McpServers:
         one.is_withheld = False
         await self.restart(name)
 
+    async def revoke(self, name: str) -> bool:
+        """Take back the person's yes to a project's server, and stop it; return whether there was one.
+
+        Args:
+            name: its name; it need not be configured any more.
+
+        Raises:
+            OSError: this cannot be stored; the server runs on.
+        """
+        was_allowed = await asyncio.to_thread(self._permissions.revoke, name)
+        one = self._servers.get(name)
+        if was_allowed and one is not None and one.state != "off":
+            await self.restart(name)
+        return was_allowed
+
     async def restart(self, name: str) -> None:
         """Stop a server if it runs, start it, and wait until it is connected or has failed.
 
@@ -892,6 +924,27 @@ def _host_of(url: str) -> str:
 def _folder(config: ServerConfig, work_dir: Path) -> Path:
     """Return the folder in which the program of a server runs."""
     return Path(os.path.normpath(work_dir / os.path.expanduser(config.cwd or ".")))
+
+
+def _missing(argv: Sequence[str], policy: Policy) -> str:
+    """Return a clause about a file that a command names and that it does not find in the sandbox; empty for none.
+
+    It looks at files, so call it in a thread.
+    """
+    for word in argv:
+        path = os.path.expanduser(word)
+        if not os.path.isabs(path) or not os.path.lexists(path):
+            continue
+        real, shown = policy.real(path), one_line(short(Path(path)))[:200]
+        if policy.hides(real):
+            return f'the sandbox hides "{shown}": list a folder with all that it needs as "readable" in its entry'
+        if Path(real).is_relative_to("/tmp") and not any(
+            map(Path(real).is_relative_to, policy.writable)
+        ):
+            return (
+                f'the sandbox has a /tmp of its own, without "{shown}": move that to another folder'
+            )
+    return ""
 
 
 def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:

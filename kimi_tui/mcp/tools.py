@@ -114,7 +114,7 @@ class ServerTool(SchemaTool):
 
 
 class FindToolsParams(BaseModel):
-    """What to look for."""
+    """The words to look for."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
-from kimi_tui.display_names import some_of
+from kimi_tui.display_names import some_of, unmarked
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
 from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
@@ -72,6 +72,8 @@ def target(card: Card, arguments: str, work_dir: str = "") -> str:
             keys = card.keys or LIKELY_KEYS
             text = next((value for key in keys if (value := argument(arguments, key))), "")
             text = text[:TARGET_LIMIT]
+            if card.shows == "answers":
+                text = unmarked(text)
             text = shown_name(text) if card.kind == "path" else one_line(text)
             folder = work_dir.rstrip("/") + "/"
             if work_dir and (card.kind == "path" or not card.keys):

@@ -104,7 +104,7 @@ class ImageStore:
             elif isinstance(value, dict):
                 known = cast("dict[str, object]", value)
                 left += known.values()
-                if isinstance(url := known.get("url"), str) and (image := _image_in(url)):
+                if isinstance(url := known.get("url"), str) and (image := image_in(url)):
                     self.put(image)
                     known |= image_part(image).image_url.model_dump(exclude_none=True)
                     changed = True
@@ -161,7 +161,7 @@ def _stored_bytes(path: Path) -> bytes:
         return b""
 
 
-def _image_in(url: str) -> Image | None:
+def image_in(url: str) -> Image | None:
     """Return the image in a `data:` URL; None if it holds no image that can be sent."""
     head, _, data = url.partition(";base64,")
     if not head.startswith("data:image/"):

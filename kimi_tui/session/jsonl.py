@@ -14,7 +14,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -121,6 +120,9 @@ def parse(data: bytes) -> dict[str, Any] | str | None:
     return "not an object"
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def encode(record: Mapping[str, Any]) -> bytes:
     """Return one line of JSON with its line feed. Values that JSON cannot hold (NaN, infinite numbers) become null."""
     try:
@@ -141,7 +143,7 @@ def encode_exactly(record: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError, TypeError, RecursionError: JSON or UTF-8 has no form for a value in it.
     """
-    dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    dumps = _ENCODER.encode
     long = {
         key: cast("list[object]", value)
         for key, value in record.items()
@@ -206,12 +208,12 @@ class JsonlLog:
         # Appends come from the event loop while a thread syncs.
         self._lock = threading.Lock()
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add one record. It is written at once or, if the disk refuses, before the next one. Never raises because of the disk.
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Add records. They are written at once or, if the disk refuses, before the next ones. Never raises because of the disk.
 
         After `MAX_UNSYNCED_BYTES` everything is synced.
         """
-        data = encode(record)
+        data = b"".join(map(encode, records))
         with self._lock:
             self._pending += data
             self._flush()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from kimi_tui.display_names import some_of
 from kimi_tui.tools.past_command import NOT_RUN, PastRun
 from kimi_tui.tools.process import word_set
 from kimi_tui.workspace.base import FileState, NoBase, Past
@@ -22,7 +23,7 @@ from kimi_tui.workspace.snapshots import By, Snapshot
 
 Verdict = Literal["good", "bad", "skipped"]
 Cause = Literal["step", "other", "task", "line"]
-"""Who made a change: the agent's step; someone else; a background task or someone else meanwhile; a rewind, a switch, or
+"""The author of a change: the agent's step; someone else; a background task or someone else meanwhile; a rewind, a switch, or
 another world line whose files stayed.
 """
 
@@ -129,11 +130,11 @@ class Candidate:
             case "step":
                 return self.where
             case "other":
-                return f"a change outside kimi-tui {self.where}"
+                return f"a change made outside kimi-tui {self.where}"
             case "task":
-                return f"a change {self.where}, while a background task ran"
+                return f"a change made while a background task ran, {self.where}"
             case "line":
-                return f"a rewind or a switch of world lines {self.where}"
+                return f"a rewind or world line switch {self.where}"
 
 
 def state_at(past: Past, point: Point) -> FileState | None:
@@ -329,10 +330,16 @@ def _differs(past: Past, old: FileState, new: FileState) -> bool:
     return any(entry is not None and entry.is_known for entry in known)
 
 
-def build_files(past: Past, candidates: Sequence[Candidate]) -> list[str]:
-    """Return the files that say what ignored folders should hold and that differ between the ends, sorted."""
+def build_remark(past: Past, candidates: Sequence[Candidate]) -> str:
+    """Name in two sentences the files that say what ignored folders should hold and that differ between the ends; empty if none does."""
     changed = past.differing(candidates[0].before.state, candidates[-1].after.state)
-    return sorted(path for path in changed if path.rpartition("/")[2] in _BUILD_FILES)
+    files = sorted(path for path in changed if path.rpartition("/")[2] in _BUILD_FILES)
+    if not files:
+        return ""
+    return (
+        "Ignored folders such as .venv have no snapshots, so the command finds them as they are now. "
+        f"The result may be wrong, because {some_of(files, 3)} changed in the searched steps."
+    )
 
 
 # -- the search -----------------------------------------------------------------------------------------
@@ -472,14 +479,14 @@ class Bisection:
         if tested.verdict == wanted:
             return
         if tested.verdict == "skipped":
-            raise NoBisect(f"The command could not test {place.name}: {tested.why}.")
+            raise NoBisect(f"The command gives no result on {place.name}: {tested.why}.")
         if wanted == "bad":
             raise NoBisect(
-                f"The command does not fail in {place.name}. There is no failure to search for."
+                f"The command does not fail on {place.name}, so there is no failure to search for."
             )
         raise NoBisect(
-            f"The command fails in {place.name} already. "
-            "Give an earlier checkpoint with --good, or check that the command works there at all."
+            f"The command already fails on {place.name}. "
+            "Give an earlier checkpoint with --good, or check that the command can pass at all."
         )
 
     async def _test(self, place: Place) -> Tested:
@@ -495,7 +502,7 @@ class Bisection:
             runs.append(run)
             code = run.exit_code
             if code is None:
-                why = f"it did not end within {run.seconds:.0f} s"
+                why = f"the command did not end within {run.seconds:.0f} s"
                 break
             if code == NOT_RUN:
                 why = f"exit code {NOT_RUN}"
@@ -504,15 +511,15 @@ class Bisection:
                 tested = Tested(place, "skipped", tuple(runs), failed, f"exit code {code}")
                 self._add(tested)
                 raise NoBisect(
-                    f"The command ended with exit code {code} in {place.name}. "
-                    "Exit codes from 128 end the search, as in git bisect run."
+                    f"The command ended with exit code {code} on {place.name}. "
+                    "An exit code of 128 or more ends the search, as in git bisect run."
                 )
             if run.is_not_found and self._counts_not_found is None:
                 self._counts_not_found = await self._asks(place, run)
             if run.is_not_found and not self._counts_not_found:
                 self._add(Tested(place, "skipped", tuple(runs), failed, f"exit code {code}"))
                 raise NoBisect(
-                    f"The command was not found or cannot be executed in {place.name} (exit code {code})."
+                    f"The command was not found or cannot be executed on {place.name} (exit code {code})."
                 )
             failed += code != 0
         verdict: Verdict = "skipped" if why else "bad" if failed else "good"

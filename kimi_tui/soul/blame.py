@@ -1,4 +1,4 @@
-"""Who wrote each line of a file: the checkpoint, the tool, the time and the world line, from the session's snapshots and record.
+"""The origin of each line of a file: checkpoint, tool, time and world line, from the session's snapshots and record.
 
 Lines are found by snapshots and not by calls, since commands and people change files without one; the call is found from the
 checkpoint of the snapshot.
@@ -195,7 +195,7 @@ def line_author(
     found = line_origin(log, texts, line.path, span, line.number, line.text)
     if found is None:
         raise NoBlame(
-            f'The author of line {line.number} of "{line.path}" is unknown: no file snapshot has this line.'
+            f'No file snapshot has line {line.number} of "{line.path}", so its author is unknown.'
         )
     return authors.of(log, found.position, found.path)
 

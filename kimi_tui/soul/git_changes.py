@@ -1,4 +1,4 @@
-"""What differs in a git repository: from the index to the last commit, or from the working files to a commit or a branch.
+"""Differences in a git repository: from the index to the last commit, or from the working files to a commit or a branch.
 
 Names come from git, contents from git's objects and from the files, and lines are compared here: so no filter, hook or diff
 program of the repository runs, and no file that may hold secrets is read.

@@ -270,7 +270,7 @@ class _Repository:
     def __init__(self, work_dir: Path, environ: Mapping[str, str]) -> None:
         if find_program("git", environ, work_dir) is None:
             raise NoCommits(
-                "git was not found in PATH, where folders that the agent can write to are ignored. Install git in another folder."
+                "git was not found in PATH. Install it in a folder that the agent cannot write to."
             )
         git = safe_git(work_dir, environ)
         if git is None and (work_dir / "HEAD").is_file() and (work_dir / "objects").is_dir():
@@ -278,9 +278,10 @@ class _Repository:
         if git is None:
             if any(os.path.lexists(place / ".git") for place in (work_dir, *work_dir.parents)):
                 raise NoCommits(
-                    f'The git repository of "{work_dir}" belongs to another user, or is partly in another folder.'
+                    f'The git repository of "{work_dir}" cannot be used, because it belongs to another user or takes parts from another folder. '
+                    "kimi-tui diff prints the changes as a patch for git apply."
                 )
-            raise NoCommits(f'"{work_dir}" is not in a git repository. Run git init.')
+            raise NoCommits(f'"{work_dir}" is not in a git repository. Run git init there first.')
         self.git = git
 
     def prefix(self, work_dir: Path) -> str:
@@ -296,7 +297,9 @@ class _Repository:
         ):
             raise NoCommits(f'"{one_line(name)[:60]}" cannot be the name of a branch.')
         if not run_git(self.git, ("rev-parse", "--verify", "--quiet", f"refs/heads/{name}")).code:
-            raise NoCommits(f'The branch "{name}" exists. Choose another name with --branch NAME.')
+            raise NoCommits(
+                f'The branch "{name}" already exists. Choose another name with --branch NAME.'
+            )
 
     def base(self, onto: str, at: float) -> tuple[str, str, list[str]]:
         """Return the commit that a branch begins with, that commit in words, and remarks.
@@ -321,13 +324,12 @@ class _Repository:
             base = head
         elif base != head:
             n = run_git(self.git, ("rev-list", "--count", f"{base}..{head}")).out.decode().strip()
-            words = (
-                "1 commit on HEAD is newer than the first file snapshot used here and is"
-                if n == "1"
-                else f"{n} commits on HEAD are newer than the first file snapshot used here and are"
-            )
             remarks.append(
-                f"{words} not part of the new branch. To begin the branch at HEAD, use --onto HEAD."
+                "The branch begins before the newest commit on HEAD, which was made after the first file snapshot of the branch. "
+                "To begin at HEAD, use --onto HEAD."
+                if n == "1"
+                else f"The branch begins before the newest {n} commits on HEAD, which were made after the first file snapshot of the branch. "
+                "To begin at HEAD, use --onto HEAD."
             )
         if run_git(self.git, ("symbolic-ref", "--quiet", "HEAD")).code:
             remarks.append("HEAD is detached; it stays where it is.")

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -96,6 +96,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
 
@@ -115,46 +116,47 @@ ASK_AGAIN = "Send the request again"
 _ORPHANS_S = 10.0
 _MOST_NAMED = 5
 _LONGEST_NAME = 120
+_SERVER = "server:"
+"""The kind of a permission for the work folder that is an MCP server's."""
 
 
 class KimiSoul:
     """The engine as a screen sees it; `assembly.open_soul` opens it. Methods run on the event loop and never block it.
 
-        Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
-        another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
-        `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
-        `StorageTrouble` (an `OSError`) and changes nothing.
+    Turns and operations run one at a time: a method that changes the context, or reads all of it, raises `SoulBusy` while
+    another one runs. The end of a turn is both an event on the wire and, after an error, an exception for the caller of
+    `run`. Every operation that changes the context can be undone. If the disk refuses an operation, the operation raises
+    `StorageTrouble` (an `OSError`) and changes nothing.
 
-        Args:
-            session: the open session.
-            conversation: its live conversation.
-            mode: the approval mode.
-            compaction: the compaction strategy.
-            environ: the environment of the program; tools read it in threads.
-            history: the stored history of the session, for the first listener.
-            sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
-            no_sandbox: why there is none; empty if there is one.
-            search_sandbox: the sandbox of search programs, also in a folder where commands have none.
-            asks_for_keys: whether the user is asked before a result with API keys goes to the model.
-            seeing: the names of configured models that take images.
-            inbox: the messages from before the session was open; None for none.
-            reads_notes: whether the agent is given the notes of the folders that it works in.
-            permissions: the permissions for the work folder that hold in every session; None for none.
-            hooks: the hooks that run; None for no hooks at all.
-            checks: the programs that run after edits.
+    Args:
+        session: the open session.
+        conversation: its live conversation.
+        mode: the approval mode.
+        compaction: the compaction strategy.
+        environ: the environment of the program; tools read it in threads.
+        history: the stored history of the session, for the first listener.
+        sandbox: the sandbox of commands; without one, or with one that has gaps, there is no sandboxed mode.
+        no_sandbox: why there is none; empty if there is one.
+        search_sandbox: the sandbox of search programs, also in a folder where commands have none.
+        asks_for_keys: whether the user is asked before a result with API keys goes to the model.
+        seeing: the names of configured models that take images.
+        inbox: the messages from before the session was open; None for none.
+        reads_notes: whether the agent is given the notes of the folders that it works in.
+        permissions: the permissions for the work folder that hold in every session; None for none.
+        hooks: the hooks that run; None for no hooks at all.
+        checks: the programs that run after edits.
 
-        Attributes:
-            wire: the event queue on which everything is published.
-            session: the open session.
-            no_sandbox: why there is no sandbox; empty if there is one.
-            search_sandbox: the sandbox of search programs; None if there is none.
-            inbox: the user's messages that are not in the context yet.
-            hooks: the hooks of the session; None without hooks.
-            changes: what changed in the work folder, and messages of commits.
-            added: the folders that the user added beside the work folder.
-            travel, lines, marks, tasks, dmails: its parts (see `Soul`).
-    , lines, marks, tasks, dmails: its parts (see `Soul`).
-            servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
+    Attributes:
+        wire: the event queue on which everything is published.
+        session: the open session.
+        no_sandbox: why there is no sandbox; empty if there is one.
+        search_sandbox: the sandbox of search programs; None if there is none.
+        inbox: the user's messages that are not in the context yet.
+        hooks: the hooks of the session; None without hooks.
+        changes: what changed in the work folder, and messages of commits.
+        added: the folders that the user added beside the work folder.
+        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+        servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
     """
 
     name = "kimi-tui"
@@ -395,6 +397,14 @@ class KimiSoul:
             self._loop.reminders.begins_in("ask")
             self._approval.set_mode("ask")
 
+    def use_unsaved(self, text_of: Callable[[str], Awaitable[str | None]]) -> None:
+        """Have the agent read files as they are in the user's editor.
+
+        Args:
+            text_of: returns the text of a file by its absolute path; None if the editor does not say.
+        """
+        self._tools.unsaved = text_of
+
     def use_servers(self, servers: McpServers) -> None:
         """Use the MCP servers, which begin to start, until the session is closed."""
         self.servers = servers
@@ -563,6 +573,7 @@ class KimiSoul:
         *,
         begins: Callable[[], object] = bool,
         piped: str = "",
+        piped_as: str = "standard input",
     ) -> TurnResult:
         """Run one turn: from the user's message until the agent stops. Without text it resumes from the present state.
 
@@ -572,7 +583,8 @@ class KimiSoul:
             user_input: the user's message; files and images that it names with `@` are read and attached.
             images: the images that were pasted into it, in order.
             begins: called when the images are stored; messages sent after that come after this one.
-            piped: a text that came with the message by standard input; a part of its own, not searched for names of files.
+            piped: a text that came with the message; a part of its own, not searched for names of files.
+            piped_as: what that text is, in words.
 
         Returns:
             `done`, or `rejected` if the user refused what the agent asked for.
@@ -596,7 +608,7 @@ class KimiSoul:
         begins()
         # Messages that the user sends from now on come after this one.
         return await self._alone.run(
-            self._turn(user_input, images, self.inbox.steers, piped), stoppable=True
+            self._turn(user_input, images, self.inbox.steers, (piped, piped_as)), stoppable=True
         )
 
     async def review(self, found: NamedChanges) -> TurnResult:
@@ -711,7 +723,10 @@ class KimiSoul:
         except Exception:
             log.exception("a command that had waited failed")
             self.wire.publish(
-                Notice("warning", "A queued command failed. The log file has the details.")
+                Notice(
+                    "warning",
+                    "A queued command failed. The log file has details; kimi-tui doctor says where it is.",
+                )
             )
         finally:
             self._is_carrying_out = False
@@ -765,9 +780,10 @@ class KimiSoul:
 
     async def project_rules(self) -> tuple[str, ...]:
         """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
-        in words.
+        in words. Those of the project's MCP servers are `server:NAME`.
         """
-        return await self._approval.project_rules()
+        servers = await asyncio.to_thread(lambda: _permissions_of_servers(self).allowed)
+        return (*await self._approval.project_rules(), *(f"{_SERVER}{name}" for name in servers))
 
     async def revoke_for_project(self, rule: str) -> None:
         """Revoke one of `project_rules`.
@@ -776,6 +792,13 @@ class KimiSoul:
             OSError: the disk refused; it still holds.
             ValueError: the file of permissions is damaged.
         """
+        if rule.startswith(_SERVER):
+            name = rule.removeprefix(_SERVER)
+            if self.servers is not None:
+                await self.servers.revoke(name)
+            else:
+                await asyncio.to_thread(lambda: _permissions_of_servers(self).revoke(name))
+            return
         await self._approval.revoke_for_project(rule)
         if rule.startswith("hooks:") and self.hooks is not None:
             self.hooks.folder_was_revoked()
@@ -1065,7 +1088,7 @@ class KimiSoul:
         text: str,
         images: Sequence[Image] = (),
         older: Sequence[Said] = (),
-        piped: str = "",
+        piped: tuple[str, str] = ("", ""),
     ) -> TurnResult:
         resumed = not (text.strip() or images)
         self._publish_begin(TurnBegin(text, resumed, tuple(map(ImageBlock.of, images))))
@@ -1076,12 +1099,12 @@ class KimiSoul:
         return self._ended(end)
 
     async def _first_run(
-        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: str
+        self, text: str, images: Sequence[Image], older: Sequence[Said], piped: tuple[str, str]
     ) -> TurnOutcome:
         # Tools that come with the second request would make the server of the model read the first one again.
         if self.servers is not None:
             await self.servers.settled()
-        return await self._loop.run(text, images, older, piped)
+        return await self._loop.run(text, images, older, *piped)
 
     def _publish_begin(self, begin: TurnBegin) -> None:
         self._beginning = title_from(begin, self._beginning)
@@ -1188,6 +1211,12 @@ class _TurnEnded(NamedTuple):
     @property
     def is_done(self) -> bool:
         return self.event.reason == "done"
+
+
+def _permissions_of_servers(soul: KimiSoul) -> ServerPermissions:
+    from kimi_tui.mcp.permissions import Permissions
+
+    return Permissions(soul.session.work_dir)
 
 
 def _with_facts(

@@ -8,6 +8,7 @@ while the agent works; it waits in the `Inbox` until the next step begins. The p
 from __future__ import annotations
 
 import asyncio
+import os.path
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -260,7 +261,9 @@ class Reminders:
         """Return the notes of the folders whose files these calls used."""
         memory = self._conversation.memory
         used = {path for each in done for path in each.noted or ()}
-        if not used or not self._runtime.reads_notes:
+        top = str(self._runtime.work_dir)
+        if not self._runtime.reads_notes or all(os.path.dirname(path) == top for path in used):
+            # The notes of the work folder itself are in the system prompt.
             return []
         known = frozenset(memory.notes)
         notes = await asyncio.to_thread(

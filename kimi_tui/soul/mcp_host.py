@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kimi_tui.mcp.config import configured
+from kimi_tui.mcp.config import ServerConfig, configured
 from kimi_tui.mcp.permissions import Permissions
 from kimi_tui.mcp.servers import McpServers
 from kimi_tui.tools.base import RESULTS_NAME
@@ -56,14 +56,20 @@ class _Session:
         self._soul.wire.publish(Notice(level, text, advice, topic, solved))
 
 
-async def start_servers(soul: KimiSoul, *, is_attended: bool) -> None:
+async def start_servers(
+    soul: KimiSoul, *, is_attended: bool, given: Sequence[ServerConfig] = ()
+) -> None:
     """Begin to start the MCP servers that are configured for the session's folder, in the background.
 
     Args:
         soul: the session.
         is_attended: whether a person is there to be told what to do.
+        given: servers of the person that no file has; they count before configured ones of the same name.
     """
     found = await asyncio.to_thread(configured, soul.session.work_dir)
+    names = {one.name for one in given}
+    others = (one for one in found.servers if one.name not in names)
+    found = found._replace(servers=(*given, *others))
     if not found.servers and not found.problems:
         return
     soul.use_servers(

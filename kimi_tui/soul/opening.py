@@ -43,6 +43,7 @@ from kimi_tui.workspace.git_branch import branch_of
 if TYPE_CHECKING:
     from kimi_tui.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
+    from kimi_tui.mcp.config import ServerConfig
     from kimi_tui.soul.compaction import Compaction
     from kimi_tui.soul.inbox import Inbox
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -130,6 +131,7 @@ async def open_session(
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
     inbox: Inbox | None = None,
     waits_for_sandbox: bool = True,
+    servers: Sequence[ServerConfig] = (),
 ) -> Opened:
     """Open the session that the command line asked for.
 
@@ -141,9 +143,11 @@ async def open_session(
         inbox: the queue of messages from before the session is open; None for a new one.
         waits_for_sandbox: whether to wait until the sandbox was tried. Otherwise `Opened.no_sandbox` is empty, and
             `no_sandbox_words` has it after `KimiSoul.sandbox_ready`.
+        servers: MCP servers of the person that no file configures.
 
     Raises:
-        CannotOpen: there is no such session, or another process has it open and no fork of it is wanted.
+        CannotOpen: there is no such session, or another process has it open and no fork of it is wanted; nobody watches the
+            sandbox being waited for, and a folder cannot be added.
         DiskRefuses: a disk error that may pass.
     """
     if not launch.demo:
@@ -215,6 +219,12 @@ async def open_session(
             checks=() if stage.demo else config.checks,
         )
         soul.skills = skills
+        not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
+        if not_added and not waits_for_sandbox:
+            # A script would go on without the folder that it needs.
+            soul.hooks = None
+            await soul.aclose()
+            raise CannotOpen(not_added[0], USAGE)
         hook_words = await soul.begin_hooks("resume" if is_old else "startup")
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
@@ -229,11 +239,13 @@ async def open_session(
         raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
-    if not (launch.bare or stage.demo) and await asyncio.to_thread(_has_servers, session.work_dir):
+    if not (launch.bare or stage.demo) and (
+        servers or await asyncio.to_thread(_has_servers, session.work_dir)
+    ):
         await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
         from kimi_tui.soul.mcp_host import start_servers
 
-        await start_servers(soul, is_attended=waits_for_sandbox)
+        await start_servers(soul, is_attended=waits_for_sandbox, given=servers)
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
@@ -250,7 +262,7 @@ async def open_session(
             *remark,
             *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
             *hook_words,
-            *await asyncio.to_thread(_add_folders, soul, launch.added),
+            *not_added,
             *session.remarks,
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",

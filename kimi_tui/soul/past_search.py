@@ -16,7 +16,7 @@ from kimi_tui.soul.bisect import (
     Outcome,
     Place,
     Tested,
-    build_files,
+    build_remark,
     candidates_of,
     point_of,
 )
@@ -37,7 +37,7 @@ _MOST_LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What the user asked for: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state,
+    """The user's choices: the command, the numbers of the ends (None: the first snapshot, and now), runs over each state,
     whether the command has the network, the number of the world line (0: the current one), and the most seconds of a run.
     """
 
@@ -194,10 +194,7 @@ class PastSearch:
         if commands.tier == "elsewhere":
             found.append("The files are copied to another path.")
         found += filter(None, [past.gaps(candidates[0].before.state)])
-        if changed := build_files(past, candidates):
-            found.append(
-                f"Ignored folders such as .venv are today's, but {', '.join(changed[:3])} changed since then, so the result may be wrong."
-            )
+        found += filter(None, [build_remark(past, candidates)])
         return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""What changed between two checkpoints of a stored session, as files that a patch or commits can be made of.
+"""Changes between two checkpoints of a stored session, as files that a patch or commits can be made of.
 
 It reads the snapshots without an engine and changes nothing, so it works on a session that another process has open.
 """
@@ -181,7 +181,7 @@ def _with_present(session: Session, stored: Path) -> tuple[SnapshotLog, StoredTe
         raise NoFiles(no_snapshots(session))
     if log.root != os.path.realpath(session.work_dir):
         raise NoFiles(
-            f"The file snapshots of this session are of {log.root}, not of {session.work_dir}."
+            f"This session has file snapshots of {log.root}, not of {session.work_dir}, so there is nothing to compare."
         )
     try:
         return stored_and_present(session.work_dir, folder, own_folders(stored))

@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kimi_tui import lenient_json
@@ -67,6 +68,8 @@ PART_S = 1.0
 """Seconds for which a streamed text is in memory only: a kill loses no more."""
 PART_CHARS = 4096
 """Characters of a streamed text that are in memory only, where it comes fast."""
+WRITTEN_AT_ONCE = 32
+"""Lines that are written together: a diff makes a long one, and a failed write keeps them in memory."""
 END_BYTES = 1 << 18
 """Bytes of the end of a file that are read first, to be shown until all of it is read."""
 LARGE_END_BYTES = 1 << 22
@@ -153,8 +156,9 @@ class Recorder:
                 await asyncio.to_thread(self._write, lines)
 
     def _write(self, lines: Sequence[Json | EventRecord]) -> None:
-        for line in lines:
-            self._file.append(encode_record(line) if isinstance(line, EventRecord) else line)
+        encoded = (encode_record(line) if isinstance(line, EventRecord) else line for line in lines)
+        while part := [*islice(encoded, WRITTEN_AT_ONCE)]:
+            self._file.append(*part)
 
     def _take(self, record: EventRecord) -> None:
         event = record.event

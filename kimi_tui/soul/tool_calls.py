@@ -12,7 +12,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -65,6 +65,8 @@ _OUTPUT_INTERVAL_S = 0.05
 _OUTPUT_CHARS = 16_384
 _SHOWN_AS_STARTED_AFTER_S = 0.03
 _STOP_PATIENCE_S = 0.7
+_SEARCHED_AT_ONCE = 2_000
+"""The number of characters in which keys are searched on the event loop: that takes less than a thread takes to answer."""
 _SIDE_BY_SIDE = 16
 """The number of reading calls that run at once: more would only wait for the same few threads, and an answer may have thousands."""
 
@@ -106,7 +108,7 @@ class ToolRuntime:
     `search_sandbox` is the sandbox of search programs. With `asks_for_keys` the user is asked before a result with API keys
     goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
     `reads_notes` the notes of folders are not read. `hooks` run before and after calls, `checks` after edits; None for none.
-    `added` are the folders that the user added beside the work folder.
+    `added` are the folders that the user added beside the work folder. `unsaved` returns the text of a file in the user's editor.
     """
 
     conversation: Conversation
@@ -123,6 +125,7 @@ class ToolRuntime:
     hooks: Hooks | None = None
     checks: EditChecks | None = None
     added: AddedFolders | None = None
+    unsaved: Callable[[str], Awaitable[str | None]] | None = None
 
 
 class ToolBatch:
@@ -294,6 +297,7 @@ class _RunningCall:
             sees=conversation.model.sees,
             results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
+            unsaved=runtime.unsaved,
             renewed=self._renewed,
         )
         limit_s = conversation.limits.tool_timeout_s
@@ -469,7 +473,12 @@ class _RunningCall:
         Both the output and the message are searched, as tools quote files in their messages too.
         """
         said, output = outcome.message, outcome.output
-        in_said, in_output = await asyncio.to_thread(lambda: (find_keys(said), find_keys(output)))
+        if len(said) + len(output) <= _SEARCHED_AT_ONCE:
+            in_said, in_output = find_keys(said), find_keys(output)
+        else:
+            in_said, in_output = await asyncio.to_thread(
+                lambda: (find_keys(said), find_keys(output))
+            )
         keys = in_said + in_output
         if not keys:
             return outcome

@@ -219,7 +219,7 @@ class CompactionTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleFigures:
-    """What a rule of D-Mails did in a session, and what it saved.
+    """The D-Mails to which a rule led in a session, and the tokens or the money that they saved.
 
     Attributes:
         name: the rule's name; empty for the D-Mails that no rule led to.
@@ -244,7 +244,7 @@ class RuleFigures:
 
     @property
     def net(self) -> float:
-        """What was really saved; less than 0 for a loss."""
+        """The real saving: `saved` without `cost`; less than 0 for a loss."""
         return self.saved - self.cost
 
 

@@ -7,6 +7,7 @@ commands (the list `never` of `command_groups.toml`), nor a program that command
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from kimi_tui.tools.command_groups import (
 )
 
 Rule = tuple[str, ...]
+_TOOL = re.compile(r"mcp__[A-Za-z0-9_-]+")
+"""The rule for a tool of an MCP server, or for all of its tools."""
 
 
 class BadRule(Exception):
@@ -33,6 +36,10 @@ def rule_of(text: str, work_dir: Path, environ: Mapping[str, str]) -> Rule:
         BadRule: the text is not one simple command, or its program is never covered.
     """
     words = _words(text, work_dir, environ)
+    if words[0].startswith("mcp__") and not _TOOL.fullmatch(text.strip()):
+        raise BadRule(
+            "a tool of an MCP server is mcp__SERVER__TOOL, and all tools of one are mcp__SERVER"
+        )
     if because := never_because(words[0]):
         raise BadRule(f"{words[0]} cannot be allowed, because {because}")
     return tuple(words)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -184,6 +184,8 @@ class ToolEnv:
         sees: whether the model accepts images.
         results: the folder of the session for results that are too long for a message, which the agent may read; None for none.
         room_chars: the largest number of characters of a result if the model's window is small; None for the tool's own limit.
+        unsaved: returns the text of a file in the user's editor, by its absolute path, or None if that is not known; None without an
+            editor.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
 
@@ -203,6 +205,7 @@ class ToolEnv:
     sees: bool = False
     results: Path | None = None
     room_chars: int | None = None
+    unsaved: Callable[[str], Awaitable[str | None]] | None = None
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
 

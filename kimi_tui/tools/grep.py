@@ -726,12 +726,11 @@ def _outcome(
     if found.out_of_time:
         facts.append(f"Stopped after {LIMIT_S:.0f} s; there may be more. Narrow the path or glob.")
     if records.n_unsettled:
-        left_out = (
-            "1 file is not in the results, because a background task changed its folder"
+        facts.append(
+            "1 file is not in the results, because a background task changed its folder during the search."
             if records.n_unsettled == 1
-            else f"{records.n_unsettled} files are not in the results, because a background task changed their folders"
+            else f"{records.n_unsettled} files are not in the results, because a background task changed their folders during the search."
         )
-        facts.append(f"{left_out} during the search.")
     if found.too_much:
         facts.append("There is far more than can be shown: narrow the search.")
     if found.broke_off:

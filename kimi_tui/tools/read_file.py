@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Callable
+from typing import TypeVar
 
 import aiofiles
 from aiofiles.threadpool.binary import AsyncBufferedReader
@@ -21,7 +23,7 @@ from kimi_tui.tools.files import (
     stat_version,
 )
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.paths import ResolvedPath, ask_to_read, locate
+from kimi_tui.tools.paths import ResolvedPath, ask_to_read, holds_secrets, locate
 from kimi_tui.tools.text import (
     LINE_CHARS,
     PROBE_BYTES,
@@ -34,9 +36,16 @@ from kimi_tui.tools.text import (
 )
 
 MAX_LINES = 1000
+_AT_ONCE_BYTES = 64 * 1024
+"""Bytes that are handled on the event loop."""
 _BLOCK_BYTES = 256 * 1024
+_UNSAVED = (
+    "This is the text in the user's editor, which is not saved; edits change the file on the disk."
+)
 _COUNTED_BYTES = 256 * 1024 * 1024
 """Bytes up to which lines are counted only to give their total or to number a tail; beyond, the answer says that they are not."""
+
+_T = TypeVar("_T")
 
 
 class ReadFileParams(BaseModel):
@@ -68,9 +77,9 @@ class ReadFile(TypedTool[ReadFileParams]):
 
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; ask first outside the work folder."""
-        target = await asyncio.to_thread(locate, params.path, env.work_dir, env.environ)
-        n_links = 1 if target.inside else await asyncio.to_thread(_n_links, target)
-        await ask_to_read(target, env, n_links=n_links)
+        target, n_links, asks = await asyncio.to_thread(_found, params.path, env)
+        if asks:
+            await ask_to_read(target, env, n_links=n_links)
 
         def opener(path: str, flags: int) -> int:
             return open_for_reading(target)[0]
@@ -81,6 +90,9 @@ class ReadFile(TypedTool[ReadFileParams]):
                 if found.st_nlink > n_links:
                     await ask_to_read(target, env, n_links=found.st_nlink)
                 source = await _Source.of(file, found)
+                is_unsaved = env.unsaved is not None and await source.take_unsaved(
+                    await env.unsaved(str(target.real))
+                )
                 start = await source.read_at(0, PROBE_BYTES)
                 if is_image(start) and env.sees:
                     return await _image_outcome(target, source, env)
@@ -91,12 +103,22 @@ class ReadFile(TypedTool[ReadFileParams]):
                         return failure(blind, brief="this model cannot see images")
                     return failure(f"{facts}.", brief="binary")
                 format_facts = await source.as_lines(params.path)
+                if is_unsaved:
+                    format_facts.append(_UNSAVED)
                 limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
                 window, numbered_from = await _read_window(source, params, limit)
         except OSError as error:
             raise refused(error, params.path) from error
         env.versions.saw(target.real, source.version)
         return _outcome(target, params, source, window, numbered_from, format_facts)
+
+
+def _found(path: str, env: ToolEnv) -> tuple[ResolvedPath, int, bool]:
+    """Return the place of a path, the number of names of the file, and whether `ask_to_read` has to look closer; call it in a thread."""
+    target = locate(path, env.work_dir, env.environ)
+    if target.inside:
+        return target, 1, holds_secrets(target, env.environ)
+    return target, _n_links(target), True
 
 
 def _n_links(target: ResolvedPath) -> int:
@@ -140,9 +162,25 @@ class _Source:
         if found.st_size <= HASHED_LIMIT_BYTES:
             data = await file.read(HASHED_LIMIT_BYTES + 1)
             if len(data) <= HASHED_LIMIT_BYTES:
-                version = await asyncio.to_thread(content_version, data)
+                version = await _quickly(content_version, data)
                 return cls(file, data, len(data), version)
         return cls(file, None, found.st_size, stat_version(found))
+
+    async def take_unsaved(self, text: str | None) -> bool:
+        """Have the text of an editor read in place of the file's, if there is one that differs; return whether it does.
+
+        The version stays that of the file on the disk, which is the one that edits change.
+        """
+        if text is None or self._data is None:
+            return False
+        data = text.encode("utf-8", "replace")
+        saved, _ = await asyncio.to_thread(as_utf8_lines, self._data)
+        # An editor may give every line end as a line feed.
+        is_same = saved.replace(b"\r\n", b"\n") == data.replace(b"\r\n", b"\n")
+        if is_same or len(data) > HASHED_LIMIT_BYTES:
+            return False
+        self._data, self.size = data, len(data)
+        return True
 
     async def as_lines(self, path: str) -> list[str]:
         """Make `read_at` return UTF-8 with line feeds from now on, and return the facts about the file's format.
@@ -151,7 +189,7 @@ class _Source:
             ToolProblem: the file has another encoding than UTF-8 and is too large to be read as a whole.
         """
         if self._data is not None:
-            self._data, facts = await asyncio.to_thread(as_utf8_lines, self._data)
+            self._data, facts = await _quickly(as_utf8_lines, self._data)
             self.size = len(self._data)
             return facts
         encoding = encoding_of(await self.read_at(0, PROBE_BYTES), is_whole=False)
@@ -168,6 +206,11 @@ class _Source:
             return self._data[offset : offset + size]
         await self._file.seek(offset)
         return await self._file.read(size)
+
+
+async def _quickly(work: Callable[[bytes], _T], data: bytes) -> _T:
+    """Do something with the bytes of a file: in a thread, unless they are so few that it would answer later than it takes."""
+    return work(data) if len(data) <= _AT_ONCE_BYTES else await asyncio.to_thread(work, data)
 
 
 def _room_for_lines(room_chars: int) -> int:

@@ -369,7 +369,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
 
 def rule_words(rule: RuleFigures) -> str:
     """Return what a rule of D-Mails did, and what it really saved, as a sentence."""
-    did = f"fired {counted(rule.fired, 'time')}, {counted(rule.drafted, 'D-Mail')} drafted, {rule.sent:,} sent, {rule.refused:,} refused"
+    did = f"applied {counted(rule.fired, 'time')}: {counted(rule.drafted, 'D-Mail')} drafted, {rule.sent:,} sent, {rule.refused:,} refused by you"
     if not (rule.sent or rule.cost):
         return did
 
@@ -379,10 +379,10 @@ def rule_words(rule: RuleFigures) -> str:
             return f"{sign}{money(abs(value), rule.currency)}"
         return f"{value:,.0f} tokens"
 
-    unit = "" if rule.currency else " (as uncached input, because no prices are set)"
+    unit = "" if rule.currency else " (tokens of uncached input, because no prices are set)"
     return (
-        f"{did}; {tokens(rule.taken)} tokens taken out of the context, {counted(rule.calls, 'call')} since then: saved {amount(rule.saved)}, "
-        f"cost {amount(rule.cost)}, net {amount(rule.net)}{unit}"
+        f"{did}. The D-Mails took {tokens(rule.taken)} tokens out of the context; in {counted(rule.calls, 'model call')} since then "
+        f"this saved {amount(rule.saved)} and cost {amount(rule.cost)}, net {amount(rule.net)}{unit}"
     )
 
 

@@ -167,7 +167,8 @@ class Gauge(LateStyled, Widget):
             self._target = used
             if still or not moves:
                 app_of(self).animator.force_stop_animation(self, "shown")
-                self.shown = float(used)
+                # `watch_shown` would draw the row, which is drawn below as well.
+                self.set_reactive(Gauge.shown, float(used))
             else:
                 self.animate("shown", float(used), duration=MOVE_S, easing="out_cubic")
         self.refresh()
@@ -364,7 +365,7 @@ def figure_spans(
 
 def _files_words(percent: int | None) -> list[str]:
     """Return how much of the work folder is known, longest form first; nothing if that need not be said."""
-    return [] if percent is None else [f"first snapshot {percent}%", f"files {percent}%"]
+    return [] if percent is None else [f"files scanned: {percent}%", f"files: {percent}%"]
 
 
 def prospect_spans(

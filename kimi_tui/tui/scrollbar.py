@@ -1,4 +1,8 @@
-"""The scrollbar of every pane: one cell wide, without a track, and changes of a pane's scroll height without a layout."""
+"""The scrollbar of every pane: one cell wide, without a track, and changes of a pane's scroll height without a layout.
+
+It stands beside rows that are painted many times a second, so it paints itself: of its cells there are three kinds, whose strips are
+kept. Textual would render all of it for each row that changes.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ from rich.color import Color
 from rich.segment import Segment, Segments
 from rich.style import Style
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.strip import Strip
 
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
+from kimi_tui.tui.textual_patches.compositor import runs
 
 if TYPE_CHECKING:
     from textual.reactive import Reactive
@@ -45,21 +51,72 @@ class ThinScrollBar(ScrollBarRender):
         bar_color: Color = _BAR,
     ) -> Segments:
         """Return the bar's cells from top to bottom (a horizontal one is never shown here)."""
-        blank = " " * (thickness if vertical else 1)
+        width = thickness if vertical else 1
+        up, bar, down, none = cls.cells(Style(color=bar_color, bgcolor=back_color), width)
         if not (window_size and size and virtual_size) or window_size >= virtual_size:
-            cells = [Segment(blank, Style(bgcolor=back_color))] * size
+            cells = [none] * size
         else:
             start, length = _extent(size, virtual_size, window_size, position)
-            up = Segment(blank, Style(bgcolor=back_color, meta={_PRESSED: "scroll_up"}))
-            down = Segment(blank, Style(bgcolor=back_color, meta={_PRESSED: "scroll_down"}))
-            bar = Segment(
-                cls.GLYPH * (thickness if vertical else 1),
-                Style(color=bar_color, bgcolor=back_color, meta={_PRESSED: _GRAB}),
-            )
             cells = [up] * start + [bar] * length + [down] * (size - start - length)
         if vertical:
             return Segments(cells, new_lines=True)
         return Segments([*cells, Segment.line()], new_lines=False)
+
+    @classmethod
+    def cells(cls, style: Style, width: int = 1) -> tuple[Segment, Segment, Segment, Segment]:
+        """Return the cell above the bar, the one of the bar, the one below it, and the one where all of the content is visible.
+
+        Args:
+            style: the colour of the bar, and of the background.
+            width: how wide a cell is.
+        """
+        blank, back = " " * width, Style(bgcolor=style.bgcolor)
+        return (
+            Segment(blank, back + Style(meta={_PRESSED: "scroll_up"})),
+            Segment(cls.GLYPH * width, style + Style(meta={_PRESSED: _GRAB})),
+            Segment(blank, back + Style(meta={_PRESSED: "scroll_down"})),
+            Segment(blank, back),
+        )
+
+
+class _Cells:
+    """Paints the rows of one scrollbar, in place of its `render_lines`.
+
+    Args:
+        bar: the scrollbar.
+        renderer: the form of its cells.
+    """
+
+    def __init__(self, bar: ScrollBar, renderer: type[ThinScrollBar]) -> None:
+        self._bar = bar
+        self._renderer = renderer
+        self._made_for: tuple[Style, int] | None = None
+        self._strips: tuple[Strip, ...] = ()
+
+    def lines(self, crop: Region) -> list[Strip]:
+        """Return the strips of a region of the bar."""
+        bar = self._bar
+        look = cast("ThinScrollBar", bar.render())
+        style, size = cast("Style", look.style), bar.size
+        if (style, size.width) != self._made_for:
+            self._made_for = style, size.width
+            self._strips = tuple(
+                Strip([cell], size.width) for cell in self._renderer.cells(style, size.width)
+            )
+        ground = bar.background_colors[1]
+        kinds: list[Strip] = []
+        for strip in self._strips:
+            painted = strip
+            for one in bar.get_line_filters():
+                painted = painted.apply_filter(one, ground)
+            kinds.append(painted)
+        up, grip, down, none = kinds
+        start, length = _extent(
+            size.height, look.virtual_size, look.window_size or look.virtual_size, look.position
+        )
+        if not length:
+            return [none] * crop.height
+        return [up if y < start else grip if y < start + length else down for y in crop.line_range]
 
 
 def _extent(size: int, virtual_size: float, window_size: float, position: float) -> tuple[int, int]:
@@ -87,15 +144,16 @@ def move(bar: ScrollBar, virtual_size: int, position: float) -> None:
         position: the first visible row.
     """
 
-    def look() -> tuple[int, int]:
+    def cells() -> set[int]:
         size = bar.size.height
-        return _extent(size, bar.window_virtual_size, bar.window_size, bar.position)
+        start, length = _extent(size, bar.window_virtual_size, bar.window_size, bar.position)
+        return {*range(start, start + length)}
 
-    before = look()
+    before = cells()
     bar.set_reactive(ScrollBar.window_virtual_size, virtual_size)
     bar.set_reactive(ScrollBar.position, position)
-    if look() != before:
-        bar.refresh()
+    for rows in runs(sorted(before ^ cells())):
+        bar.refresh(Region(0, rows.start, bar.size.width, len(rows)))
 
 
 def take_height(pane: ScrollView, height: int, top: float) -> bool:
@@ -129,7 +187,9 @@ def use_thin_scrollbar(widget: Widget, glyphs: Glyphs = UNICODE) -> None:
     plain = glyphs.scrollbar == ASCII.scrollbar
     bar = widget.vertical_scrollbar
     # Textual intends this for a single scrollbar; its annotation allows only the class.
-    setattr(bar, "renderer", _AsciiScrollBar if plain else ThinScrollBar)  # noqa: B010
+    renderer = _AsciiScrollBar if plain else ThinScrollBar
+    setattr(bar, "renderer", renderer)  # noqa: B010
+    setattr(bar, "render_lines", _Cells(bar, renderer).lines)  # noqa: B010
     if _FORWARD not in vars(bar):
         setattr(bar, _FORWARD, _grabbing(bar))
 

@@ -21,7 +21,7 @@ Operation = Literal["rewind", "dmail", "compaction", "clear", "jump", "undo", "r
 ApprovalAnswer = Literal["once", "session", "project", "no"]
 FailureKind = Literal["", "model", "tools", "steps", "budget"]
 PauseTopic = Literal["", "circles", "overdue", "written calls", "window"]
-"""What the program itself asks about in a pause."""
+"""The reason for which the program itself asks in a pause; empty for a pause that has none."""
 When = Literal["now", "after the turn"]
 """The time at which a user's message goes in: before the next step, or in a turn of its own."""
 SWITCHES = frozenset[Operation]({"jump", "undo", "redo"})

@@ -12,12 +12,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from kimi_tui.wire.events import (
+    CheckpointCreated,
     Event,
     EventRecord,
+    FilesChanged,
     Notice,
     StatusUpdate,
     SteerQueued,
     SteerTaken,
+    StepBegin,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
     TurnEnd,
     continues,
     text_of,
@@ -26,6 +32,26 @@ from kimi_tui.wire.events import (
 
 _MERGED_CHARS = 32_768
 """Characters at which a merged text stops growing, as joining strings again and again takes quadratic time."""
+
+_URGENCIES: dict[type[Event], int] = {
+    StatusUpdate: 1,
+    CheckpointCreated: 2,
+    FilesChanged: 2,
+    StepBegin: 2,
+    ToolCall: 2,
+    ToolStarted: 2,
+    ToolResult: 2,
+    TurnEnd: 4,
+}
+_URGENT = 3
+
+
+def urgency(event: Event) -> int:
+    """Return how soon an event is to be shown: 1 for figures, 2 for the facts of a step, 3 for all others, 4 for the end of a turn.
+
+    Steps may follow one another faster than anybody reads them. A text that streams, a question and a notice are not of them.
+    """
+    return _URGENCIES.get(type(event), _URGENT)
 
 
 class Subscription:
@@ -41,8 +67,8 @@ class Subscription:
         self._ready = asyncio.Event()
         self._closed = False
         self._wake = wake
-        self._has_more_than_status = False
-        """Whether an event other than `StatusUpdate` is waiting."""
+        self._urgency = 0
+        """The highest urgency of the waiting events; 0 for none."""
 
     def put(self, record: EventRecord) -> None:
         """Queue one record (called by the wire)."""
@@ -59,12 +85,10 @@ class Subscription:
                     return
         self._pending.append(record)
         self._ready.set()
-        is_first = len(self._pending) == 1
-        if not isinstance(event, StatusUpdate):
-            is_first |= not self._has_more_than_status
-            self._has_more_than_status = True
-        if self._wake is not None and (is_first or isinstance(event, TurnEnd)):
-            self._wake(event)
+        if (urgent := urgency(event)) > self._urgency:
+            self._urgency = urgent
+            if self._wake is not None:
+                self._wake(event)
 
     def close(self) -> None:
         """End the iteration after the queued events."""
@@ -75,7 +99,7 @@ class Subscription:
         """Return all waiting records, in order; empty if there are none."""
         records = list(self._pending)
         self._pending.clear()
-        self._has_more_than_status = False
+        self._urgency = 0
         if not self._closed:
             self._ready.clear()
         return records
@@ -143,8 +167,8 @@ class Wire:
         a problem that begins before a screen listens must not be lost.
 
         Args:
-            wake: called on the loop with the event when the queue was empty, or held nothing but `StatusUpdate` until then,
-                and at the end of a turn; for subscribers that use `drain`.
+            wake: called on the loop with the event when the queue was empty, or held only less urgent events (`urgency`)
+                until then; for subscribers that use `drain`.
             records: whether the subscriber only records events and shows them to nobody; notices that it gets do not count as seen.
         """
         subscription = Subscription(wake)

@@ -503,7 +503,7 @@ def _link_all(folders: Folders) -> None:
     for path, found in names.items():
         folder = folders.get(path)
         if folder is None:
-            raise ValueError("the list of files lacks a folder")
+            raise ValueError("a folder is missing in the list of files")
         folder.folders = tuple(sorted(found))
 
 
@@ -619,7 +619,7 @@ def read_table(path: Path, like: Folders | None = None) -> tuple[dict[str, Any],
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MOST_BYTES or file.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError("it is not a list of files")
+            raise ValueError("the list of files begins with other data")
         _check(file, size)
         file.seek(len(_MAGIC))
         reader = _TableReader(file, size - 4, like or {})
@@ -676,7 +676,7 @@ class _TableReader:
 
     def _exactly(self, count: int) -> bytes:
         if count > self._end - self._file.tell():
-            raise ValueError("the list of files is cut off")
+            raise ValueError("the end of the list of files is missing")
         return self._file.read(count)
 
     def _folder(self) -> tuple[str, Folder]:

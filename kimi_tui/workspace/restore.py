@@ -72,7 +72,8 @@ _WHY_NOT: Mapping[Kind, str] = {
 _MAX_INTENT_BYTES = 64 << 20
 _MAX_FILE_BYTES = Limits().max_file_bytes
 CHANGED_MEANWHILE = "changed during the restore; kept"
-PROTECTED = "not restored automatically, because other programs run it or read settings from it, or it contains secrets; you can restore it in the preview of a rewind"
+SECRET = "not restored, because it may contain secrets; to restore it, choose it in the preview of a rewind"
+RUN_BY_OTHERS = "not restored, because other programs run it or read settings from it; to restore it, choose it in the preview of a rewind"
 _KEY_BYTES = 32
 _CLOCK_S = 2.0
 """Seconds by which the times of files may be behind the clock: FAT stores only even seconds."""

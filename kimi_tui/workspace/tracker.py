@@ -46,7 +46,8 @@ from kimi_tui.workspace.manifest import (
 from kimi_tui.workspace.protected_names import runs_later, secrets
 from kimi_tui.workspace.restore import (
     CHANGED_MEANWHILE,
-    PROTECTED,
+    RUN_BY_OTHERS,
+    SECRET,
     FileChange,
     Intent,
     PreparedRestore,
@@ -236,7 +237,7 @@ class Tracker:
         root = os.path.realpath(self._root)
         is_moved = scope.is_moved and not os.path.lexists(self._log.root)
         if self._log.root not in ("", root) and not is_moved:
-            self.refusal = f"The file snapshots of this session are of {self._log.root}, so none are taken of {root}."
+            self.refusal = f"This session has file snapshots of {self._log.root}, so it takes none of {root}. Start a new session to have them."
             return False
         self._log.begin(root, moved=is_moved)
         self._store.limit(max(0, self._limits.max_store_bytes - disk_usage(scope.others)))
@@ -594,7 +595,7 @@ class Tracker:
             OSError: the outcome could not be recorded; each file has its planned or its former state.
         """
         intent = prepared.intent
-        held = {one for one in intent.paths if unasked and _is_protected(one)}
+        held = {one: why for one in intent.paths if unasked and (why := _protected_reason(one))}
         changes = [one for one in intent.changes if one.path not in held]
         outcome = restore.carry_out(self._root, self._store, changes)
         self._scan(intent.paths)
@@ -608,7 +609,7 @@ class Tracker:
         failed |= outcome.failures
         for path in intent.paths:
             if path not in done and path not in failed:
-                failed[path] = PROTECTED if path in held else CHANGED_MEANWHILE
+                failed[path] = held.get(path, CHANGED_MEANWHILE)
         (self._folder / _INTENT_NAME).unlink(missing_ok=True)
         return Restored(
             tuple(path for path in outcome.restored if path not in failed),
@@ -736,6 +737,9 @@ def stored_and_present(
     return log, StoredTexts(store), scanner.manifest
 
 
-def _is_protected(path: str) -> bool:
+def _protected_reason(path: str) -> str:
+    """Return why a file is not restored without asking; empty if it is."""
     parts = path.split("/")
-    return bool(runs_later().rule_in(parts) or secrets().rule_in(parts))
+    if secrets().rule_in(parts):
+        return SECRET
+    return RUN_BY_OTHERS if runs_later().rule_in(parts) else ""

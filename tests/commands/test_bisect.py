@@ -118,7 +118,7 @@ def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
     assert "the step of checkpoint #2" in ran.out
     wrong = place.run("bisect", "--good", "3", "--", CHECK)
     assert wrong.code == 1
-    assert "fails in checkpoint #3 already" in wrong.err
+    assert "already fails on checkpoint #3" in wrong.err
     assert "no failure to search for" in place.run("bisect", "--bad", "2", "--", CHECK).err
     assert place.run("bisect", "--good", "4", "--bad", "1", "--", CHECK).code == 1
     assert "no checkpoint #99" in place.run("bisect", "--good", "99", "--", CHECK).complaint
@@ -128,7 +128,7 @@ def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
-        ("exit 125", 1, "could not test"),
+        ("exit 125", 1, "gives no result"),
         ("kill -9 $$", 1, "exit code 137"),
         ("exit 128", 1, "exit code 128"),
         ("no-such-program-anywhere", 1, "was not found"),
@@ -180,8 +180,8 @@ def test_run_at_ends_as_its_command_does(place: Place) -> None:
         (("1",), "the command after --"),
         (("1", "--"), "the command after --"),
         (("-1", "--", "true"), "not the number of a checkpoint"),
-        (("1", "--jsno", "--", "true"), "--jsno cannot be a command"),
-        (("1", "--json", "true"), "--json cannot be a command"),
+        (("1", "--jsno", "--", "true"), "'--jsno' is not an option"),
+        (("1", "--json", "true"), "'--json' is not an option"),
         (("--world-line", "9", "1", "--", "true"), "no world line 9"),
         (("--session", "none", "1", "--", "true"), "no session 'none'"),
     ],
@@ -211,7 +211,7 @@ def test_worktree_writes_a_plain_folder(place: Place) -> None:
     assert sorted(p.name for p in target.rglob("*")) == [".gitignore", "app.py", "src"]
     assert (target / "src/app.py").read_text() == "one\n"
     again = place.run("worktree", "2", target)
-    assert (again.code, "exists already" in again.complaint) == (1, True)
+    assert (again.code, "already exists" in again.complaint) == (1, True)
     assert list((place.folder / "data/futures").glob("unfinished-*")) == []
 
 

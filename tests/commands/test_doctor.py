@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -185,4 +186,11 @@ def test_where_no_changes_are_told_it_says_so_with_a_count(
         (Path.cwd() / name).mkdir()
     told = reported(place, "--offline")["file changes"]
     assert told["state"] == "warn"
-    assert "2 folders watched" in told["seen"]
+    assert "more than 2 folders" in told["seen"]
+
+    def refused() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(tree_watch, "Inotify", refused)
+    told = reported(place, "--offline")["file changes"]
+    assert "fs.inotify.max_user_instances" in told["advice"]

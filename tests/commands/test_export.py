@@ -133,7 +133,7 @@ def test_files_are_not_overwritten_and_options_are_checked(place: Place) -> None
     again = place.run("export", "--html")
     assert (again.code, again.complaint) == (
         2,
-        f'"{page.name}" exists already. Choose another name with -o FILE.',
+        f'"{page.name}" already exists. Choose another name with -o FILE.',
     )
     assert page.read_text() == before
     assert "no checkpoint #99" in place.run("export", "--html", "--until", 99, "-o", "x").complaint

@@ -91,6 +91,7 @@ def test_servers_are_added_listed_tried_and_removed(
         (["remove", "x"], 'There is no MCP server "x" in '),
         (["test", "x\x1b[2J"], 'There is no MCP server "x"'),
         (["login", "x"], 'There is no MCP server "x"'),
+        (["revoke", "x"], 'You have not allowed an MCP server "x" in this folder'),
         (["list", "--", "x"], "only add takes a command after --"),
         ([], "COMMAND"),
         (["nope"], "invalid choice"),

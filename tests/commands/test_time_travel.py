@@ -284,7 +284,7 @@ def test_someone_has_it_open(place: Place) -> None:
 
 
 def test_a_line_that_is_being_written(place: Place) -> None:
-    """What the process that has it open writes may stand there in part."""
+    """A line may stand there in part while the process that has the session open writes it."""
     session = place.three_turns()
     place.run("rewind", 6)
     messages = place.run("sessions", "show", session.id, "--json").json["messages"]

@@ -116,7 +116,7 @@ def test_turns_and_steps_become_commits_and_nothing_else_changes(place: Place) -
 
 def check_refusals(place: Place) -> None:
     said = place.run("to-git", "--branch", "turns", "--yes").complaint
-    assert said == 'The branch "turns" exists. Choose another name with --branch NAME.'
+    assert said == 'The branch "turns" already exists. Choose another name with --branch NAME.'
     for name in ("-x", "a..b", "a b", "x.lock", "../x"):
         assert "cannot be the name" in place.run("to-git", f"--branch={name}", "--yes").err, name
     assert "is not a commit" in place.run("to-git", "--onto", "nowhere", "--yes").complaint

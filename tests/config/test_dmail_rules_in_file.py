@@ -46,7 +46,7 @@ BAD = {
     "when = { circle = false }": "needs at least one condition",
     "when = 3": "needs a table of conditions",
     "then = 'remind'": "needs a table of conditions",
-    "when = { circle = true }\nthen = 'sent'": "'then' must be one of remind, draft, send, not 'sent'",
+    "when = { circle = true }\nthen = 'sent'": "has then = 'sent', which must be one of remind, draft, send",
     "when = { circle = true }\nthan = 'send'": "'than', which is not a known key: did you mean `then`?",
     "when = { circle = true }\nname = 3": "needs a name of one line",
 }

@@ -539,7 +539,7 @@ def test_a_search_service_and_hosts_without_a_question() -> None:
         ),
         ('[web]\nsearch = "brave"', "web.search must be a table"),
         ('[web]\nallow = "example.org"', "web.allow must be a list"),
-        # What kimi-cli has there without a key of its own needs no notice.
+        # The entries of kimi-cli without a key of their own need no notice.
         ('[services.moonshot_search]\nbase_url = "https://x"\napi_key = ""', ""),
         ("[services]\nmoonshot_search = 5", ""),
         ("services = 5", ""),

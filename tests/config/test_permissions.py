@@ -56,7 +56,7 @@ def test_they_stay_behind_where_the_folder_is_moved_or_replaced(
     given(file, work, "git log")
     work.rename(tmp_path / "moved")
     assert ProjectPermissions(file, tmp_path / "moved").rules == ()
-    # What takes its place is another folder, also behind a link.
+    # A folder in its place is another one, also behind a link.
     work.mkdir()
     assert ProjectPermissions(file, work).rules == ()
     work.rmdir()
@@ -110,7 +110,7 @@ def test_a_damaged_file_gives_nothing(file: Path, work: Path, text: str) -> None
     assert permissions.rules == ()
     if text in ("", "{", "[]", '{"folders": 1}'):
         assert "are not used" in permissions.trouble
-        # What is there is not thrown away.
+        # The damaged file is not thrown away.
         with pytest.raises(ValueError):
             permissions.add("ls")
         assert file.read_text() == text

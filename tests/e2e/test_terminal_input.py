@@ -51,7 +51,7 @@ def test_the_colours_follow_the_terminal_and_its_answers_are_no_keys(configured:
 def test_another_terminal_that_is_attached_in_place_of_the_first_is_told_all(
     configured: Program,
 ) -> None:
-    """What `dtach`, `abduco` and `screen` attach was told nothing; they send Ctrl+L or tell of a window, often of the same size."""
+    """A terminal that `dtach`, `abduco` or `screen` attaches knows nothing; they send Ctrl+L or a window's size, often the same."""
     terminal = configured.start(env={"TERM": "xterm-256color"})
     terminal.wait_for("› Ask for a change")
     terminal.wait_raw(b"\x1b[?u")

@@ -1,4 +1,4 @@
-"""What an export takes out of every text."""
+"""The secrets and names that an export takes out of every text."""
 
 from __future__ import annotations
 

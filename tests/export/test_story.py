@@ -48,7 +48,7 @@ def test_every_frame_is_what_a_replay_shows_at_its_stop() -> None:
 def test_a_block_is_described_as_it_is_at_the_end_and_once() -> None:
     story = tell(RECORDS, "")
     assert len(story.blocks) == len({key for keys, _, _ in moments(story) for key in keys})
-    # What a D-Mail folded away is in the page, on the world line that it left.
+    # The steps that a D-Mail folded away are in the page, on the world line that it left.
     last = [keys for keys, _, _ in moments(story)][-1]
     assert story.blocks.keys() > set(last)
     assert set(story.lines) >= {0, 1}

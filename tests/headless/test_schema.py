@@ -90,6 +90,8 @@ def test_a_fault_names_its_place() -> None:
     [
         ([], "must be an object, true or false"),
         ({"type": "text"}, 'has the type "text"'),
+        ({"type": {}}, "has the type {}"),
+        ({"type": ["string", []]}, "has the type []"),
         ({"patternProperties": {}}, '"patternProperties", which is not supported'),
         ({"properties": {"a": {"if": {}}}}, '#/properties/a has "if"'),
         ({"required": "a"}, '"required" has the wrong form'),

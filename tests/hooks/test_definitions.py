@@ -87,7 +87,7 @@ def test_what_cannot_be_used_is_said_in_one_line(places: Places) -> None:
         f"{places.work}/.claude/settings.json: the file is not JSON.",
     )
     assert found.elsewhere == ("TeammateIdle",)
-    # What might be a guard is a hook that cannot run, and so refuses.
+    # A definition that might be a guard becomes a hook that cannot run, and so refuses.
     assert [one.trouble for one in found.own] == [
         "its matcher repeats too much",
         "hooks of the type prompt are not run",

@@ -1,4 +1,4 @@
-"""What hooks are told, in both spellings, and what their answers mean."""
+"""The input of hooks, in both spellings, and the meaning of their answers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_json_decides() -> None:
     assert said(0, '{"hookSpecificOutput": {"updatedInput": {"a": 1}}}').changed == {"a": 1}
     assert said(0, '{"hookSpecificOutput": {"updatedInput": [1]}}').changed is None
     assert said(0, '{"hookSpecificOutput": {"additionalContext": "c"}}').context == "c"
-    # What cannot be read may have been a no.
+    # An output that cannot be read may have been a no.
     for broken in ("{", '{"a": ' + "[" * 100_000, "{'decision': 'block'}"):
         assert said(0, broken).verdict == "failed"
     for odd in ('{"hookSpecificOutput": 5}', '{"decision": ["block"]}', '{"reason": {}}'):

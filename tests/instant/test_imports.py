@@ -1,4 +1,4 @@
-"""What is imported before the first frame: each module there delays it, so the list is short and held."""
+"""Imports before the first frame: each module there delays it, so the list is short and held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is typed before the app reads: text as far as it is certain, then everything in order, nothing lost and nothing twice."""
+"""Keys typed before the app reads: text as far as it is certain, then everything in order, nothing lost and nothing twice."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,7 +191,8 @@ def test_a_conversation_that_grows_is_sent_as_one_that_is_made_anew(
                 system = value
         request = ChatRequest(system, (), history, Recipient("p", "m"))
         before = [message.model_dump() for message in history]
-        built = builder.build(request, dialect)
+        # On the event loop, where that is quick, or in a thread.
+        built = builder.build_soon(request, dialect) or builder.build(request, dialect)
         assert built == build_request(request, dialect)
         whole = sent_messages(system, history, dialect, request.recipient)
         assert json.loads(built.data)["messages"] == json.loads(json.dumps(whole))
@@ -215,6 +217,34 @@ def test_only_what_is_new_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
             user_message(f"<system>CHECKPOINT {n}</system>"),
         ]
         encoded.clear()
-        builder.build(ChatRequest("system", (), history, Recipient("p", "m")), GENERIC)
+        request = ChatRequest("system", (), history, Recipient("p", "m"))
+        soon = builder.build_soon(request, GENERIC)
+        assert (soon is None) == (n == 0)  # the first request has no beginning yet
+        if soon is None:
+            builder.build(request, GENERIC)
         # The newest step and the one before it, whose last message might have grown.
         assert len(encoded) <= 6
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        Message(role="tool", content="x" * 100_000, tool_call_id="c"),
+        Message(role="assistant", content=[ThinkPart(think="x" * 100_000)]),
+        Message(
+            role="assistant",
+            tool_calls=[ToolCall(id="c", function=FunctionCall(name="Read", arguments="{}"))] * 500,
+        ),
+    ],
+)
+def test_much_that_is_new_is_for_a_thread(new: Message) -> None:
+    builder, history = RequestBuilder(), [user_message("go")]
+    for more in (Message(role="assistant", content="a"), user_message("b")):
+        history = [*history, more]
+        builder.build(ChatRequest("", (), history, Recipient("p", "m")), GENERIC)
+    request = ChatRequest("", (), history, Recipient("p", "m"))
+    assert builder.build_soon(request, GENERIC) is not None
+    assert builder.build_soon(replace(request, history=[*history, new]), GENERIC) is None
+    # The refusal has forgotten nothing.
+    assert builder.build_soon(request, GENERIC) == build_request(request, GENERIC)
+    assert builder.build_soon(replace(request, history=history[1:]), GENERIC) is None

@@ -77,7 +77,7 @@ async def test_it_answers_and_is_known(tmp_path: Path, base_url: str) -> None:
         assert ends(ear) == [ev.TurnEnd("done")]
         assert "".join(one.text for one in ear.of(ev.TextPart)).strip()
         status = soul.status
-        # What the server counted, and the window that it gives.
+        # The tokens are those that the server counted, and the window is the one that it gives.
         assert (status.estimated, status.limit, status.limit_estimated) == (False, WINDOW, False)
         assert 0 < status.used < WINDOW // 2
         model = soul._conversation.model.info()  # pyright: ignore[reportPrivateUsage]

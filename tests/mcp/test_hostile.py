@@ -1,4 +1,4 @@
-"""What hostile and broken servers try. Whatever they send, the session goes on, and nothing happens that was not asked."""
+"""Hostile and broken servers. Whatever they send, the session goes on, and nothing happens that was not asked."""
 
 from __future__ import annotations
 

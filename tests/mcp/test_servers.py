@@ -6,9 +6,13 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from support.mcp_session import configure, entry, project_server, session
 
+from kimi_tui.mcp import servers
 from kimi_tui.mcp.permissions import Permissions, Yes
+from kimi_tui.mcp.servers import _missing
+from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
 
 
 async def test_tools_are_called_and_their_answers_are_material(folder: Path) -> None:
@@ -175,8 +179,42 @@ async def test_a_yes_holds_in_its_folder_alone(folder: Path) -> None:
     Permissions(folder / "work").allow(server, Yes())
     assert Permissions(folder / "work").yes_to(server) == Yes()
     assert Permissions(folder).yes_to(server) is None
-    assert Permissions(folder / "work").revoke(server)
+    # Also to what the server was before: the repository could go back to that.
+    configure(folder / "work" / ".mcp.json", made=entry("slow"))
+    Permissions(folder / "work").allow(project_server(folder), Yes())
+    Permissions(folder).allow(server, Yes())
+    assert Permissions(folder / "work").allowed == ("made",)
+    assert not Permissions(folder / "work").revoke("other")
+    assert Permissions(folder / "work").revoke("made")
+    assert not Permissions(folder / "work").revoke("made")
     assert Permissions(folder / "work").yes_to(server) is None
+    assert Permissions(folder / "work").yes_to(project_server(folder)) is None
+    assert Permissions(folder).allowed == ("made",)
+
+
+# -- what keeps a server from starting
+
+
+async def test_the_line_that_names_the_error_is_said(folder: Path) -> None:
+    words = "echo 'Error: Cannot find module x' >&2; echo '    at y' >&2; echo 'Node.js v20' >&2; exit 1"
+    configure(folder / "home" / "mcp.json", made={"command": "/bin/sh", "args": ["-c", words]})
+    async with session(folder) as one:
+        assert "its last output: Error: Cannot find module x." in one.host.told[0]
+
+
+def test_a_file_that_the_sandbox_hides_is_named(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    (home / "src").mkdir(parents=True)
+    work.mkdir()
+    script = home / "src" / "server.js"
+    script.write_text("")
+    environ = {"HOME": str(home)}
+    seen = policy_for(work, SandboxSettings(), environ)
+    assert "hides" in _missing(["/usr/bin/node", str(script)], seen)
+    shown = SandboxSettings(readable=(str(script.parent),))
+    # The folder of these tests may be in /tmp, of which a command in the sandbox has its own.
+    assert "hides" not in _missing(["node", str(script)], policy_for(work, shown, environ))
+    assert _missing(["node", str(work), "-y", "/no/such"], seen) == ""
 
 
 # -- lazy tools
@@ -203,3 +241,32 @@ async def test_many_tools_are_looked_up_and_the_requests_stay_the_same(folder: P
         await one.servers.switch("made", "add", on=False)
         assert one.host.toolset.specs is specs
         assert (await one.call("CallTool", arguments)).is_error
+
+
+async def test_news_of_one_server_while_others_start_decide_nothing(folder: Path) -> None:
+    gate = folder / "gate"
+    waits = f'while [ ! -e {gate} ]; do sleep 0.02; done; exec "$@"'
+    late = entry("many:100")
+    late["args"] = ["-c", waits, "sh", late["command"], *late["args"]]  # pyright: ignore[reportGeneralTypeIssues]
+    late["command"] = "/bin/sh"
+    configure(folder / "home" / "mcp.json", early=entry("news"), late=late)
+    async with session(folder, window=60_000, wait=False) as one:
+        # Its second list, with one tool more, is taken.
+        await one.until(lambda: len(one.servers.named("early").tools) == 7)
+        assert one.host.toolset.names == ()
+        gate.write_text("")
+        await one.servers.settled()
+        assert one.host.toolset.names == ("FindTools", "CallTool")
+
+
+async def test_a_turn_begins_with_the_servers_that_are_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "PATIENCE_S", 0.0)
+    silent = entry("silent", startupTimeoutMs=60_000)
+    configure(folder / "home" / "mcp.json", made=entry(), late=silent)
+    async with session(folder, is_attended=True, wait=False) as one:
+        await one.until(lambda: one.state("made") == "ready")
+        await one.servers.settled()
+        assert "mcp__made__add" in one.host.toolset.names
+        assert one.state("late") == "starting"

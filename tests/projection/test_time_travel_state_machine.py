@@ -366,7 +366,7 @@ def test_what_was_cut_is_not_what_was_left_last() -> None:
     forked.dmail(0, go_on=True)
     forked.rewind(1)
     forked.teardown()
-    # Of the messages that a D-Mail brought along, only an older D-Mail and the later ones are kept.
+    # A D-Mail brings messages along; only an older D-Mail and the later messages are kept of them.
     older = TimeTravels()
     older.turn([Answer(speaks=False, dmails=(6,))])
     older.turn([])

@@ -388,7 +388,7 @@ ODD_VALUES: dict[str, object] = {
 
 @pytest.mark.parametrize("value", ODD_VALUES.values(), ids=ODD_VALUES)
 async def test_a_message_is_in_memory_what_its_line_says(context: Context, value: object) -> None:
-    """Of what JSON has no form for, too: what is sent must be what a resumed session would send."""
+    """Values for which JSON has no form are no exception: a request must be the one that a resumed session would send."""
     part = ThinkPart(think="x", field="reasoning_details", details=[{"value": value}])
     call = ToolCall(id="a", function=FunctionCall(name="f", arguments="{}"), extras={"v": value})
     bare = ToolCall(id="a", function=FunctionCall(name="f"))

@@ -17,5 +17,5 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_quirks() -> None:
-    """What a server at the same port taught an earlier test."""
+    """Forget the quirks that a server at the same port showed in an earlier test."""
     learned_quirks.clear()

@@ -1,4 +1,4 @@
-"""What changed in the session and in git, reviewed in a turn that changes nothing, and the message of a commit."""
+"""Changes of the session and of git, reviewed in a turn that changes nothing, and the message of a commit."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_what_is_staged_is_committed_and_else_all_but_secrets(repository: Path) 
     subprocess.run(["sh", "-c", command], cwd=repository, env=own, check=True, capture_output=True)
     assert git(repository, "log", "-1", "--format=%B").strip() == "Subject\n\nIt's $(why)\nand more"
     assert git(repository, "status", "--short") == "?? .env\n"
-    # What is staged counts alone, also a secret that the person has staged.
+    # Only staged files count, also a secret that the person has staged.
     (repository / "a").write_text("other\n")
     git(repository, "add", "-f", ".env")
     found = changes_to_commit(repository, ENVIRON)

@@ -1,4 +1,4 @@
-"""What D-Mails say of MCP servers: what was done there stays."""
+"""D-Mails and MCP servers: changes that were made there stay, and the D-Mail says so."""
 
 from __future__ import annotations
 

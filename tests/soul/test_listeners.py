@@ -535,7 +535,7 @@ def second_chat(told: Sequence[EventRecord]) -> Any:
 
 
 def stored(model: SessionModel, is_same: bool) -> dict[str, Any]:
-    """What is known of a session that another run of the program opens.
+    """Return the facts that another run of the program must know of a session that it opens.
 
     Args:
         model: of a listener.

@@ -551,7 +551,7 @@ async def test_a_line_without_a_figure_holds_the_same_for_the_journal_as_for_the
 
 @pytest.mark.exhaustive
 async def test_only_a_rewind_of_the_person_gives_a_message_back(tmp_path: Path) -> None:
-    """What undo and redo bring back is on the line again, or gone with what it answers: the prompt is not theirs."""
+    """A message that undo or redo brings back is on the line again, or gone with its answer: the prompt gets none."""
     async with stage(tmp_path) as on:
         on.server.script(
             say("one"),

@@ -85,8 +85,8 @@ class Watched:
         self.loop = asyncio.get_running_loop()
         self.written: asyncio.Queue[None] = asyncio.Queue()
 
-    def append(self, record: dict[str, Any], /) -> None:
-        self.file.append(record)
+    def append(self, *records: dict[str, Any]) -> None:
+        self.file.append(*records)
         self.loop.call_soon_threadsafe(self.written.put_nowait, None)
 
 
@@ -146,9 +146,9 @@ class Slow:
         self.lines: list[dict[str, Any]] = []
         self.go_on = threading.Event()
 
-    def append(self, record: dict[str, Any], /) -> None:
+    def append(self, *records: dict[str, Any]) -> None:
         self.go_on.wait(5)
-        self.lines.append(record)
+        self.lines += records
 
 
 async def test_nothing_is_lost_when_it_is_closed_in_the_middle_of_a_write() -> None:

@@ -16,7 +16,7 @@ EDIT: dict[str, Any] = {"path": "notes", "edit": {"old": "two", "new": "2"}}
 
 
 def memory_of(on: Stage) -> ToolMemory:
-    """What the session's tools remember."""
+    """Return the memory of the session's tools."""
     return on.soul._conversation.memory  # pyright: ignore[reportPrivateUsage]
 
 

@@ -100,7 +100,7 @@ def draw_what_is_looked_at() -> None:
 
 
 class _Draws:
-    """What is drawn of the apps of this process."""
+    """How much is drawn of the apps of this process."""
 
     every_frame = False
     """Whether each frame is."""

@@ -168,6 +168,9 @@ def answer(method: str, params: dict[str, Any], request: Any) -> None:
             if "pages" in FAULTS:
                 page["nextCursor"] = str(time.monotonic_ns())
             send({"id": request, "result": page})
+            if FAULTS.pop("news", None) is not None:
+                FAULTS["many"] = "1"
+                note("notifications/tools/list_changed")
         case "tools/call":
             token = params.get("_meta", {}).get("progressToken")
             result = call(params["name"], params.get("arguments", {}), request, token)

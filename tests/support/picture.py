@@ -63,12 +63,10 @@ def group_of(rows: Sequence[Row], *, ink: str = "#dadee5", page: str = "#101318"
                     f' width="{len(cells) * CELL_WIDTH:g}" height="{CELL_HEIGHT:g}" fill="{colour}"/>'
                 )
         for start, cells in _runs(row, lambda cell: _text_style(cell, ink, page)):
-            words = "".join(cell.data for cell in cells)
-            if words.strip():
-                texts.append(_text(start, top, words, _text_style(cells[0], ink, page)))
+            style = _text_style(cells[0], ink, page)
+            texts += [_text(start + at, top, piece, style) for at, piece in _pieces(cells)]
     return (
-        f'<g font-family=\'{FONTS}\' font-size="{FONT_SIZE}" xml:space="preserve"'
-        ' shape-rendering="crispEdges">\n'
+        f'<g font-family=\'{FONTS}\' font-size="{FONT_SIZE}" shape-rendering="crispEdges">\n'
         + "\n".join(backgrounds)
         + "\n"
         + "\n".join(texts)
@@ -76,14 +74,26 @@ def group_of(rows: Sequence[Row], *, ink: str = "#dadee5", page: str = "#101318"
     )
 
 
-def _text(start: int, top: float, words: str, style: tuple[str, ...]) -> str:
+def _pieces(cells: Sequence[Char]) -> Iterator[tuple[int, Sequence[Char]]]:
+    """Yield the parts between two or more spaces with their places: browsers collapse spaces in a text, `xml:space` or not."""
+    row = "".join("x" if cell.data.strip() or not cell.data else " " for cell in cells)
+    for found in re.finditer(r"x+(?: x+)*", row):
+        yield found.start(), cells[found.start() : found.end()]
+
+
+def _text(start: int, top: float, cells: Sequence[Char], style: tuple[str, ...]) -> str:
     fill, *attributes = style
+    words = "".join(cell.data for cell in cells)
     # Fonts differ in width, and characters outside ASCII may come from another font: every run is made to fit its cells.
     at = f"{_MARGIN + start * CELL_WIDTH:.1f}"
     if words.isascii():
         attributes.append(f'textLength="{len(words) * CELL_WIDTH:.1f}"')
     else:
-        at = " ".join(f"{_MARGIN + (start + i) * CELL_WIDTH:.1f}" for i in range(len(words)))
+        at = " ".join(
+            f"{_MARGIN + (start + i) * CELL_WIDTH:.1f}"
+            for i, cell in enumerate(cells)
+            for _ in cell.data
+        )
     more = "".join(f" {attribute}" for attribute in attributes)
     return f'<text x="{at}" y="{top + _BASELINE:g}" fill="{fill}"{more}>{escape(words)}</text>'
 

@@ -26,7 +26,7 @@ sys.stdout.flush()
 sys.stderr.flush()
 os._exit(code)
 """
-"""What the installed file does. At its end the interpreter is not taken apart: that would copy all that a fork shares, and cost
+"""The code of the installed file. At its end the interpreter is not taken apart: that would copy all that a fork shares, and cost
 as much as a start."""
 
 

@@ -52,7 +52,7 @@ STORY_PREVIEW = RewindPreview(
     ),
     prompt="Fields",
 )
-"""What a rewind to the last message of the story would drop."""
+"""The preview of a rewind to the last message of the story."""
 
 
 @dataclass

@@ -131,7 +131,7 @@ async def test_line_endings_byte_order_mark_and_final_newline_are_kept(bench: Be
 
 
 async def test_mixed_line_ends_are_found_and_kept(bench: Bench) -> None:
-    """What a model sees of a file shows no line ends, so they may not keep a passage from being found."""
+    """A model sees no line ends of a file, so they may not keep a passage from being found."""
     mixed = bench.write("mixed", b"one\r\ntwo\r\nthree\nfour\r\n")
     edit = {"old": "two\nthree\nfour", "new": "two\n3\nmore\nfour"}
     assert not (await bench.run("StrReplaceFile", path="mixed", edit=edit)).is_error
@@ -550,7 +550,7 @@ async def test_protection_looks_through_links_and_at_the_name_written(
 async def test_what_a_guarded_link_leads_to_is_guarded_as_it_is(
     bench: Bench, tmp_path: Path
 ) -> None:
-    """Whoever names the target meets no guarded name on the way, also once the link is gone."""
+    """A path that names the target meets no guarded name on the way, also once the link is gone."""
     home = tmp_path / "home"
     home.mkdir()
     bench.environ["HOME"] = str(home)

@@ -31,7 +31,7 @@ read -r line && echo read; cat /proc/self/oom_score_adj; nice
 ps -o sid= -p $$ | tr -d ' ' | grep -qx $$ && echo leads its session
 ps -o tty= -p $$
 """
-"""What a process has from those above it."""
+"""Prints what a process has from those above it."""
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_its_pipes_are_closed_to_what_it_watches_over() -> None:
 async def test_a_command_that_cannot_be_confined_is_tried_again_with_the_same_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_busy: int
 ) -> None:
-    """What is in the way at the first try may be gone by the next; where it stays, the command never runs."""
+    """An obstacle at the first try may be gone by the next; where it stays, the command never runs."""
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path / "data"))
     sandbox = whole_sandbox(Path(__file__))
     (work := tmp_path / "work").mkdir()

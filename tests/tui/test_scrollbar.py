@@ -9,7 +9,7 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -116,13 +116,18 @@ async def test_a_pane_takes_another_height_without_a_layout_as_long_as_its_bar_s
         assert not take_height(pane, N_ROWS, 0)  # the bar comes
         pane.virtual_size = Size(39, N_ROWS)
         await pilot.pause()
-        painted: list[int] = []
+        painted: list[tuple[int, list[int]]] = []
         bar = pane.vertical_scrollbar
+
+        def note(region: Region) -> None:
+            painted.append((bar.window_virtual_size, [*region.line_range]))
+
         with monkeypatch.context() as patched:
-            patched.setattr(bar, "refresh", lambda: painted.append(bar.window_virtual_size))
+            patched.setattr(bar, "refresh", note)
             assert take_height(pane, N_ROWS + 1, N_ROWS + 1 - HEIGHT)
             # At the end of what grows slowly the bar looks the same.
             assert take_height(pane, N_ROWS + 2, N_ROWS + 2 - HEIGHT)
         assert pane.max_scroll_y == N_ROWS + 2 - HEIGHT
-        assert painted == [N_ROWS + 1]
+        # Of the two cells of the bar at the top, and of those at the end.
+        assert painted == [(N_ROWS + 1, [0, 1]), (N_ROWS + 1, [18, 19])]
         assert not take_height(pane, HEIGHT, 0)  # it goes

@@ -257,7 +257,7 @@ def test_snapshots_of_an_earlier_version_beside_those_of_this_one_are_joined(
     }
     place.agent(("f", "again"))
     place.tracker.close()
-    # What follows is in the log that both versions read.
+    # Later snapshots are in the log that both versions read.
     assert '"agent"' in (files / "snapshots.jsonl").read_text().splitlines()[-1]
     place.tracker = place.started()
     assert place.tracker.first_scan()

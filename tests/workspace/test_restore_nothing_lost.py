@@ -134,7 +134,7 @@ class _Story:
         self.files = after
 
     def check_divergence(self, n_before: int) -> None:
-        """What the agent or a restore did parts what was before it from what comes after, if it was recorded."""
+        """A recorded change by the agent or a restore parts the states before it from those after it."""
         added = self.place.tracker._log._snapshots[n_before:]
         if any(one.by in ("agent", "restore") for one in added):
             for since in self.points.values():
@@ -206,7 +206,7 @@ class _Story:
         self.back_to(back, chosen, early, late)
 
     def do_there_and_back(self, work: Collection, back: int, edit: tuple[str, str | None]) -> None:
-        """What the agent did is taken back, someone else goes on, and the taking back is undone."""
+        """The agent's changes are taken back, someone else goes on, and the taking back is undone."""
         self.do_shell(work)
         self.back_to(back, None, (), ())
         self.do_undo([edit], (), ())

@@ -1,4 +1,4 @@
-"""What the kernel tells of a folder is all that a walk finds, whatever programs do there."""
+"""The kernel tells all changes of a folder that a walk finds, whatever programs do there."""
 
 from __future__ import annotations
 

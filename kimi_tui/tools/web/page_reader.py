@@ -11,18 +11,25 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.process import child_environment
-from kimi_tui.tools.web.page_text import MAX_CHARS
+from kimi_tui.tools.web.page_text import MAX_CHARS, NO_PARSER
 
 READ_S = 45.0
 """Seconds after which the process is ended. It has limits of its own, which it reaches earlier."""
 _MOST_AT_ONCE = 2
 _MOST_BYTES = MAX_CHARS * 4 + 16_384
+_BEGIN = """import sys
+sys.path += sys.argv[1:]
+from kimi_tui.tools.web.page_text import main
+sys.exit(main())
+"""
 
 PageKind = Literal["html", "pdf", "text"]
 
@@ -64,6 +71,12 @@ class PageReader:
                 out = await asyncio.to_thread(reading.run, head + b"\n" + data, environ)
             finally:
                 reading.stop()
+        if reading.lacks_parser:
+            raise ToolProblem(
+                "The page cannot be read: the packages lxml, markdownify or pypdf are not installed as kimi-tui needs them. "
+                "The user can install kimi-tui again.",
+                brief="no parser",
+            )
         if out is None:
             raise ToolProblem(
                 "The page cannot be read: it needs too much time or memory.", brief="too complex"
@@ -72,9 +85,14 @@ class PageReader:
 
 
 class _PageProcess:
-    """One process that reads a page. It may be stopped at any time, also before it was started."""
+    """One process that reads a page. It may be stopped at any time, also before it was started.
+
+    Attributes:
+        lacks_parser: whether it ended because a package that reads such pages cannot be imported.
+    """
 
     def __init__(self) -> None:
+        self.lacks_parser = False
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
@@ -85,7 +103,7 @@ class _PageProcess:
             if self._is_stopped:
                 return None
             process = self._process = subprocess.Popen(
-                [sys.executable, "-I", "-X", "utf8", "-m", "kimi_tui.tools.web.page_text"],
+                [sys.executable, "-I", "-X", "utf8", "-c", _BEGIN, *_folders()],
                 cwd="/",
                 env=child_environment(environ),
                 stdin=subprocess.PIPE,
@@ -99,6 +117,7 @@ class _PageProcess:
             self.stop()
             process.communicate()
             return None
+        self.lacks_parser = process.returncode == NO_PARSER
         return out if process.returncode == 0 and len(out) <= _MOST_BYTES else None
 
     def stop(self) -> None:
@@ -110,6 +129,17 @@ class _PageProcess:
                 # It has not been reaped, so its id cannot have been used again.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
+
+
+@cache
+def _folders() -> tuple[str, ...]:
+    """Return the folders of this program and of the parsers: `-I` leaves out those of `pip install --user` and PYTHONPATH."""
+    found: dict[str, None] = {}
+    for name in ("kimi_tui", "lxml", "markdownify", "pypdf"):
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            found[os.path.dirname(os.path.dirname(os.path.abspath(spec.origin)))] = None
+    return tuple(found)
 
 
 def _page_text(out: bytes) -> PageText:

@@ -1,6 +1,6 @@
 """Turns the bytes of a page into text for a model: HTML into Markdown, PDF into plain text, text as it is.
 
-It runs as a program of its own (`python -m kimi_tui.tools.web.page_text`), which `page_reader` starts for each page: parsers
+It runs as a program of its own, which `page_reader` starts for each page: parsers
 written in C read what anybody may have written, and take as long as that makes them. The limits of memory and time that it
 sets for itself end it where they do not suffice. On Linux it confines itself before it reads anything (`sandbox/confine.py`): what
 takes over a parser can read the interpreter's files, and nothing else. It imports its parsers, and nothing else of ours.
@@ -17,11 +17,12 @@ from __future__ import annotations
 import codecs
 import contextlib
 import json
+import os
 import re
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser as StandardParser
 from importlib import import_module
 from typing import Any, cast
@@ -37,6 +38,8 @@ CPU_S = 20
 PDF_S = 15.0
 """Seconds after which no further page of a PDF is read."""
 MAX_PAGES = 500
+NO_PARSER = 3
+"""The exit code if a parser cannot be imported."""
 _PARSERS = {"html": ("lxml.html", "markdownify"), "pdf": ("pypdf",)}
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 _TITLE_CHARS = 300
@@ -531,12 +534,18 @@ def limit_this_process() -> None:
             resource.setrlimit(kind, (most, most))
 
 
-def confine_this_process() -> None:
-    """Take from this process what reading a page does not need: files, sockets, other programs."""
+def confine_this_process(parsers: Sequence[str] = ()) -> None:
+    """Take from this process what reading a page does not need: files, sockets, other programs.
+
+    Args:
+        parsers: the imported packages whose files it goes on reading, besides those of the interpreter.
+    """
     if sys.platform == "linux":
         from kimi_tui.tools.sandbox.confine import confine_reader
 
-        confine_reader((sys.prefix, sys.base_prefix, *_LIBRARIES))
+        files = {str(sys.modules[name].__file__) for name in parsers}
+        folders = {os.path.dirname(os.path.dirname(one)) for one in files}
+        confine_reader((sys.prefix, sys.base_prefix, *folders, *_LIBRARIES))
 
 
 def main() -> int:
@@ -544,9 +553,13 @@ def main() -> int:
     limit_this_process()
     head = json.loads(sys.stdin.buffer.readline())
     # An installer may have linked the parsers to a cache, which is closed from then on.
-    for name in _PARSERS.get(head["kind"], ()):
-        import_module(name)
-    confine_this_process()
+    parsers = _PARSERS.get(head["kind"], ())
+    try:
+        for name in parsers:
+            import_module(name)
+    except ImportError:
+        return NO_PARSER
+    confine_this_process([name.partition(".")[0] for name in parsers])
     data = sys.stdin.buffer.read()
     title, text, note = read(head["kind"], head["charset"], head["base"], data)
     out = sys.stdout.buffer
@@ -554,7 +567,3 @@ def main() -> int:
     out.write(text.encode("utf-8", "replace"))
     out.flush()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

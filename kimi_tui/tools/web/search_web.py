@@ -161,7 +161,7 @@ _SERVICES: Mapping[str, _Service] = {
 
 
 class SearchWebParams(BaseModel):
-    """What is searched for."""
+    """The words to search for, and the number of results."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -101,11 +101,12 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
     """Return the answers to a request; a yes for the session or the project only if one is offered."""
     is_several = request.kind == "question" and request.multi_select
     notes = explanations(request)[0] if request.kind == "question" else {}
+    shown = _shown_options(request) if request.kind == "question" else {}
     keys = yes_no_keys(request)
     offered = tuple(
         Choice(
             keys.get(words) or str(number),
-            visible(words),
+            shown.get(words) or visible(words),
             "check" if is_several else "once",
             words,
             notes.get(words, ""),
@@ -240,6 +241,13 @@ def explanations(request: ApprovalRequest) -> tuple[dict[str, str], list[str]]:
     return notes, [visible(line) for line in lines]
 
 
+def _shown_options(request: ApprovalRequest) -> dict[str, str]:
+    """Return the options of the agent's question as they are drawn, without the marks of Markdown."""
+    from kimi_tui.tui.transcript.markdown import plain_text
+
+    return {label: plain_text(visible(label)) for label in request.options[:9]}
+
+
 def yes_no_keys(request: ApprovalRequest) -> dict[str, str]:
     """Return the keys `y` and `n` by option, for a question of the agent with a yes and a no as its options; else nothing."""
     keys = {
@@ -263,11 +271,16 @@ def answer_of_word(offered: Sequence[Choice], word: str) -> Choice | None:
         word: the typed word.
     """
     said = word.strip().casefold()
+    if not said:
+        return None
     key = ANSWER_WORDS.get(said, "")
     for one in offered:
-        if one.then in ("once", "no") and (
-            (one.says and one.says.casefold() == said)
-            or (one.key == key and one.words.casefold().startswith(("yes", "no")))
+        if one.says and said in (one.says.casefold(), one.words.casefold()):
+            return one
+        if (
+            one.then in ("once", "no")
+            and one.key == key
+            and one.words.casefold().startswith(("yes", "no"))
         ):
             return one
     return None

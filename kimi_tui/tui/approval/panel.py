@@ -406,6 +406,7 @@ REST_S = 0.002
 _PAGES = {"pageup": -1, "pagedown": 1}
 ENTER_ANSWERS = "Press Enter to give the selected answer."
 NO_ANSWER = '"{}" is not an answer. Press one of the keys below.'
+NONE_SELECTED = "No answer is selected. Press one of the keys below."
 WHICH_YES = "Several answers mean yes. Choose one: {}."
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
@@ -506,6 +507,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         """The monotonic time at which the click that will be handled next was read."""
         self._writing: Writing | None = None
         self._written: dict[Writing, str] = {}
+        self._is_moved = False
+        """Whether the words in the field came from the prompt, so that they must be visible before they are sent."""
         if request.kind not in ("question", "pause"):
             self._written["instead"] = request.detail
         self._field = PromptArea(is_answer=True)
@@ -580,11 +583,12 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         """The keys that the footer lists for the panel."""
         glyphs = glyphs_of(self)
         if self._is_behind:
-            word = answer_of_word(self._choices, self._typed_word)
-            return (
-                ("Enter", "give this answer" if word is not None else "back to the answers"),
-                ("Esc", "back to the answers"),
-            )
+            enter = "back to the answers"
+            if answer_of_word(self._choices, self._typed_word) is not None:
+                enter = "give this answer"
+            elif self._takes_own_words:
+                enter = "answer in your own words"
+            return ("Enter", enter), ("Esc", "back to the answers")
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
             extended = has_extended_keys(self)
@@ -692,6 +696,13 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         """The typed word, if it is all the prompt holds and came when an answer would have counted; else empty."""
         return self._prompt.text if self._word_counts and self._prompt is not None else ""
 
+    @property
+    def _takes_own_words(self) -> bool:
+        """Whether the typed words can be an answer that is none of the offered ones."""
+        is_offered = any(one.then == "instead" for one in self._choices)
+        is_asked = self.request.kind in ("question", "pause")
+        return is_asked and is_offered and bool(self._typed_word.strip())
+
     def _end_behind(self) -> None:
         """Give the keys back to the answers; the text stays in the prompt."""
         self._is_behind, self.hint = False, WAITS_BEHIND
@@ -709,6 +720,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             return False
         word = self._typed_word
         chosen = answer_of_word(self._choices, word) if key == "enter" else None
+        is_own = key == "enter" and self._takes_own_words
         self._end_behind()
         if chosen is None and key == "enter" and ANSWER_WORDS.get(word.strip().casefold()) == "y":
             ways = [one.key for one in self._choices if one.words.startswith("Yes")]
@@ -719,6 +731,14 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             self.hint = ""
             self._prompt.put("")
             self._decide(chosen)
+        elif is_own and self._prompt is not None:
+            # The words are shown in the field of this answer first, as they may have been meant for the prompt.
+            self.hint = ""
+            self._written["instead"] = self._prompt.message
+            self._is_moved = True
+            self._prompt.put("")
+            self._write("instead")
+            self.post_message(self.KeysChanged())
         return True
 
     def on_key(self, event: events.Key) -> None:
@@ -751,6 +771,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             self._send_checked()
         elif chosen is not None and event.key == ("space" if self._sends_several else "enter"):
             self._decide(chosen)
+        elif event.key == "enter":
+            self.hint = NONE_SELECTED
         elif event.key == CHANGE_KEY and may_be_changed(self.request):
             if self._has_read():
                 self._write("instead")
@@ -924,7 +946,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
     def _sent(self, event: PromptArea.Sent) -> None:
         event.stop()
         seen_at = self._paint.seen_at
-        if self._writing == "instead" and self.request.kind not in ("question", "pause"):
+        is_own = self.request.kind in ("question", "pause")
+        if self._writing == "instead" and (self._is_moved or not is_own):
             # An unchanged text is a yes to the agent's text.
             seen_at = max(seen_at, self._opening.seen_at)
         if self._field.key_at < seen_at:
@@ -1080,9 +1103,11 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         detail = self._detail
         lines = [detail_row(row, width) for row in detail.shown]
         if not detail.shows_all:
-            words, style = f"   {detail.place_words}", "quiet"
+            # The footer of a narrow screen has no room for this key.
+            more = "" if detail.at_end else ". PageDown shows more"
+            words, style = f"   {detail.place_words}{more}", "quiet"
             if self._asked_early and not detail.seen_end:
-                words, style = f"{words}. Read to the end first: PageDown", "warn/b"
+                words, style = f"   {detail.place_words}. Read to the end first: PageDown", "warn/b"
             elif self._was_told and detail.passed_over:
                 read = f"you have not seen all rows from {detail.n_read + 1} on"
                 words, style = f"   {read}. Press the same key again to answer", "warn/b"

@@ -197,6 +197,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
                 ("sessions.archive", "sessions.archived"),
                 "archive the session, or unarchive it; show archived sessions",
             ),
+            (
+                ("sessions.others",),
+                "list the sessions of other agents, such as Claude Code, to import one",
+            ),
             (("sessions.delete",), "move the session to the trash; you are asked first"),
             (("sessions.leave",), "close the list"),
         ),

@@ -50,6 +50,7 @@ ROWS_AROUND = 15
 LEAST_AROUND = 12
 """The same on a low screen, of which the dialog takes all."""
 LOW_BELOW = 30
+NARROW_BELOW = 80
 _ALONE = re.compile(
     r"(left|right)_(shift|control|alt|super|hyper|meta)|iso_level[35]_shift|(caps|num|scroll)_lock"
 )
@@ -144,8 +145,11 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def _fit(self) -> None:
         self._list.show(self._entries(), self._list.chosen)
-        height = app_of(self).size.height
-        self._list.most = max(3, height - (LEAST_AROUND if height < LOW_BELOW else ROWS_AROUND))
+        width, height = app_of(self).size
+        around = LEAST_AROUND if height < LOW_BELOW else ROWS_AROUND
+        if width < NARROW_BELOW:
+            around += 2  # the details of a setting wrap into more rows
+        self._list.most = max(3, height - around)
         self._list.styles.height = (
             self._list.most + 1
         )  # one for what was typed to find a key, or how many there are

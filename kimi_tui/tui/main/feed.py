@@ -1,7 +1,9 @@
-"""`Feed`: the events of a session in batches, as they are drawn: at most thirty times a second, so that no key waits for long and steps that follow one another quickly are not held up.
+"""`Feed`: the events of a session in batches, as they are drawn: at most thirty times a second, so that no key waits for long.
 
 Events within a few milliseconds of the first one after a pause are one batch, as the beginnings of a turn and of its first
-step are. Status figures alone wait for the next event. The end of a turn is drawn at once, with everything before it.
+step are. What says nothing but that steps go on is drawn eight times a second: they may follow one another faster than anybody
+reads them, and drawing each would take longer than they do. Status figures alone wait for the next event. The end of a turn
+is drawn at once, with everything before it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from kimi_tui.wire.queue import Wire
 
 FRAME_S = 1 / 30
+STEPS_S = 1 / 8
+"""Seconds between two batches of events that are about steps."""
+GATHERED_STEPS_S = 0.05
+"""Seconds that such an event waits for others after a pause: a quick step is drawn as a whole, when its next request has left."""
 GATHERED_S = 0.008
 FIGURES_S = 0.05
 """Seconds that status figures wait: the end of a turn follows them when the answer is on the disk."""
@@ -78,13 +84,16 @@ class Feed:
         self._wire.unsubscribe(self._subscription)
 
     def _wake(self, event: Event) -> None:
-        from kimi_tui.wire.events import StatusUpdate, TurnEnd
+        from kimi_tui.wire.queue import urgency
 
-        if isinstance(event, TurnEnd):
-            self._schedule(0.0)
-            return
-        gathered_s = FIGURES_S if isinstance(event, StatusUpdate) else GATHERED_S
-        self._schedule(max(gathered_s, self._drawn_at + FRAME_S - time.perf_counter()))
+        # By urgency: the least seconds from now, and from the last batch.
+        gathered_s, frame_s = (
+            (FIGURES_S, STEPS_S),
+            (GATHERED_STEPS_S, STEPS_S),
+            (GATHERED_S, FRAME_S),
+            (0.0, 0.0),
+        )[urgency(event) - 1]
+        self._schedule(max(gathered_s, self._drawn_at + frame_s - time.perf_counter()))
 
     def _schedule(self, delay_s: float) -> None:
         """Have the next batch come after `delay_s` seconds, unless it is due before."""

@@ -86,6 +86,8 @@ COMMAND_HERE = "command on the timeline"
 REFUSED = "refused"
 """Topic of the notice that the session could not be opened because of the disk."""
 TWICE_S = 1.0
+BRANCH_S = 0.5
+"""Seconds between two readings of the branch while the agent works."""
 OFFERED = 50
 """The most checkpoints, or world lines, that are offered as the argument of a command."""
 
@@ -188,6 +190,7 @@ class MainScreen(Screen[None]):
         self._uses: list[str] = []
         """Sent texts that the order of the menu does not count yet."""
         self._is_looking = False
+        self._looked_at = 0.0
         """Whether the branch is being read."""
         self._offered = SeenQuestion(self)
         """Whether the hint that Enter in an empty prompt lets the agent go on was painted."""
@@ -488,7 +491,10 @@ class MainScreen(Screen[None]):
             self.bench.start(self._look_for_branch())
 
     async def _look_for_branch(self) -> None:
-        self._is_looking = False
+        # Steps may follow one another many times a second.
+        if self.conversation.running:
+            await asyncio.sleep(max(0.0, self._looked_at + BRANCH_S - time.monotonic()))
+        self._is_looking, self._looked_at = False, time.monotonic()
         branch = await asyncio.to_thread(branch_of, Path(self.transcript.work_dir))
         header = self.bench.header
         header.heading = header.heading._replace(branch=branch)

@@ -204,8 +204,9 @@ class CommandTable:
             close = get_close_matches(word, names, n=MOST_NEAR, cutoff=LIKENESS)
             # Names that differ only in the order of letters come first.
             close.sort(key=lambda name: sorted(name) != sorted(word))
-            found += [names[name] for name in close if names[name] not in found]
-        return tuple(found[:MOST_NEAR])
+            found += [names[name] for name in close]
+        # Several names can be those of one command.
+        return tuple(dict.fromkeys(found))[:MOST_NEAR]
 
     def offered(self, text: str) -> tuple[Command, ...]:
         """Return the commands that match a text of the prompt, while it is one word after a slash.

@@ -39,6 +39,7 @@ class SessionRow:
         forked_from: the id of the session that it is a fork of; empty for none.
         archived: whether it is archived.
         held: the process that has it open; empty for none.
+        agent: the other agent whose session it is, not imported yet; empty for one of ours.
         words: the user's messages, for the search; None until they were read.
     """
 
@@ -53,6 +54,7 @@ class SessionRow:
     forked_from: str = ""
     archived: bool = False
     held: str = ""
+    agent: str = ""
     words: str | None = field(default=None, repr=False)
 
     @property
@@ -68,10 +70,13 @@ class SessionCatalog:
         root: the data folder.
         work_dir: the work folder whose sessions are those of "this folder".
         own_id: the id of the session that is open in this program; empty for none.
+
+    Attributes:
+        store: the sessions.
     """
 
     def __init__(self, root: Path, work_dir: Path, own_id: str = "") -> None:
-        self._store = SessionStore(root)
+        self.store = SessionStore(root)
         self._work_dir = work_dir
         self._own_id = own_id
         # The missing folders that may be the work folder under a former name, and whether they certainly are.
@@ -83,11 +88,11 @@ class SessionCatalog:
         The latter are followed by those of a missing folder that may be the work folder under a former name.
         """
         if everywhere:
-            return self._store.newest_first()
-        former = former_folders(self._store, self._work_dir)
+            return self.store.newest_first()
+        former = former_folders(self.store, self._work_dir)
         self._former = {one.path: one.is_same for one in former}
         return [
-            *self._store.newest_first(self._work_dir),
+            *self.store.newest_first(self._work_dir),
             *(folder for one in former for folder in one.sessions),
         ]
 
@@ -100,7 +105,7 @@ class SessionCatalog:
         if info is None:
             return None
         now = datetime.now(UTC)
-        is_its_own = self._store.is_of(folder, info.work_dir)
+        is_its_own = self.store.is_of(folder, info.work_dir)
         work_dir = info.work_dir if is_its_own else str(self._work_dir)
         is_gone = not os.path.lexists(work_dir)
         facts = [
@@ -160,7 +165,7 @@ class SessionCatalog:
         Raises:
             SessionError: another process has it open, or the disk refused.
         """
-        self._store.note(self._store.at(row.folder), title=title)
+        self.store.note(self.store.at(row.folder), title=title)
 
     def archive(self, row: SessionRow, archived: bool) -> None:
         """Archive a session, or bring it back into the usual list.
@@ -168,7 +173,7 @@ class SessionCatalog:
         Raises:
             SessionError: another process has it open, or the disk refused.
         """
-        self._store.note(self._store.at(row.folder), archived=archived)
+        self.store.note(self.store.at(row.folder), archived=archived)
 
     def move_to_trash(self, row: SessionRow) -> str:
         """Move a session to the trash. Returns a sentence on where it is.
@@ -176,7 +181,7 @@ class SessionCatalog:
         Raises:
             SessionError: another process has it open, or the disk refused.
         """
-        thrown = self._store.move_to_trash(self._store.at(row.folder))
+        thrown = self.store.move_to_trash(self.store.at(row.folder))
         return (
             f"It is in {short(thrown.parent)} for {TRASH_DAYS} days; "
             f"kimi-tui sessions restore {row.id[:8]} restores it."
@@ -185,7 +190,7 @@ class SessionCatalog:
     @property
     def trash(self) -> str:
         """The folder of the trash, for display."""
-        return short(self._store.trash)
+        return short(self.store.trash)
 
     async def fork(self, row: SessionRow) -> str:
         """Copy a session into a new one. Returns the id of that. Reads files in a thread.
@@ -193,4 +198,4 @@ class SessionCatalog:
         Raises:
             SessionError: the disk refused.
         """
-        return (await self._store.at(row.folder).fork()).id
+        return (await self.store.at(row.folder).fork()).id

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kimi_tui.session.listing import PreviewMessage
     from kimi_tui.tui.notices import Level
     from kimi_tui.tui.sessions.catalog import SessionCatalog, SessionRow
+    from kimi_tui.tui.sessions.others import OtherSessions
 
 
 BATCH = 64
@@ -297,6 +298,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         Binding("v", "archived", "Show archived", id="sessions.archived", show=False),
         Binding("f", "fork", "Fork", id="sessions.fork", show=False),
         Binding("d,delete", "delete", "Delete", id="sessions.delete", show=False),
+        Binding("i", "others", "Sessions of other agents", id="sessions.others", show=False),
         Binding("escape,q", "leave", "Back", id="sessions.leave", show=False),
         # The `y` that confirms a deletion is not configurable.
     ]
@@ -320,7 +322,13 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._found = words
         """The words of the search."""
         self._doomed: SessionRow | None = None
-        """The session that is about to be moved to the trash, while the user is asked."""
+        """The session that is about to be moved to the trash or imported, while the user is asked."""
+        self._others: OtherSessions | None = None
+        """The sessions of other agents, once they are found."""
+        self._n_others = 0
+        self._shows_others = False
+        self._imported = ""
+        """The id of the session that was imported last, which is selected when the list has it."""
         self._n_here = self._n_all = 0
         self._previewing: Timer | None = None
         self._said: Timer | None = None
@@ -368,7 +376,8 @@ class SessionsScreen(AskingScreen[Launch | None]):
     # --- reading
 
     def _list(self) -> None:
-        self.run_worker(reported(self, self._read_sessions), group="read", exclusive=True)
+        read = self._read_others if self._shows_others else self._read_sessions
+        self.run_worker(reported(self, read), group="read", exclusive=True)
 
     async def _read_sessions(self) -> None:
         """List the sessions in batches, the newest first."""
@@ -388,6 +397,31 @@ class SessionsScreen(AskingScreen[Launch | None]):
         if not self._everywhere:
             rest = [folder for folder in everywhere if folder not in own]
             await self._describe(catalog, rest, own, lists=False)
+        if self._others is None and self._launch.in_demo is None:
+            self.run_worker(reported(self, self._look_for_others), group="others")
+
+    async def _look_for_others(self) -> None:
+        """Look for sessions of other agents, when all of ours are listed; what is there is said and a key lists it."""
+        catalog = await self._opened()
+        module = await asyncio.to_thread(import_module, "kimi_tui.tui.sessions.others")
+        others: OtherSessions = module.OtherSessions(catalog.store, self._launch.work_dir)
+        words = await asyncio.to_thread(others.find)
+        self._others, self._n_others = others, others.n_here
+        if words and self._doomed is None and self._said is None:
+            key = self._key("others")
+            self._say(Span(words, "bright"), *([Span(f"  {key} lists them")] if key else []))
+        self._update()
+
+    async def _read_others(self) -> None:
+        """List the sessions of other agents in this folder, or of all."""
+        if self._others is None:
+            return
+        self.list.model.empty_words = ""
+        self.list.begin(folders=True)
+        self.list.add(await asyncio.to_thread(self._others.rows, everywhere=self._everywhere))
+        self.list.model.empty_words = self._nothing_words()
+        self.list.refresh()
+        self._update()
 
     async def _describe(
         self, catalog: SessionCatalog, folders: list[Path], own: set[Path], *, lists: bool = True
@@ -402,8 +436,17 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self._n_here -= len(own & empty)
             if lists:
                 self.list.add(rows)
+                self._select_imported()
             size = 4 * BATCH
             self._update()
+
+    def _select_imported(self) -> None:
+        """Select the session that was imported, once the list has it."""
+        shown = self.list.model.shown
+        place = next((n for n, row in enumerate(shown) if row.id == self._imported), None)
+        if place is not None:
+            self._imported = ""
+            self.list.select(place)
 
     async def _opened(self) -> SessionCatalog:
         if self._catalog is None:
@@ -420,6 +463,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
     def _nothing_words(self) -> str:
         if self._found:
             return "No session contains these words."
+        if self._shows_others:
+            where = "" if self._everywhere else " in this folder. Tab shows those of all folders"
+            return f"Other agents have no session that is not imported yet{where}."
         where = (
             "yet" if self._everywhere else "in this folder. Tab shows the sessions of all folders"
         )
@@ -430,6 +476,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _search(self) -> None:
         """Search the messages of all sessions, and add those that match to the list."""
+        if self._shows_others:
+            # Only their titles are known before they are read.
+            return
         catalog = await self._opened()
         rows, parts = self.list.rows, self.list.parts
         for start in range(0, len(rows), BATCH):
@@ -456,7 +505,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _read_preview(self) -> None:
         catalog, row = await self._opened(), self.list.chosen
-        if row is not None:
+        if row is not None and row.agent and self._others is not None:
+            self._preview.show(row, await asyncio.to_thread(self._others.look, row))
+        elif row is not None:
             self._preview.show(row, await asyncio.to_thread(catalog.last_said, row))
 
     # --- the field: searching and renaming
@@ -464,6 +515,8 @@ class SessionsScreen(AskingScreen[Launch | None]):
     def action_field(self, field: Field) -> None:
         """Focus the field, to search or to rename."""
         row = self.list.chosen
+        if field == "rename" and row is not None and self._is_other(row):
+            return
         if field == "rename" and (row is None or row.held):
             if row is not None:
                 self._change(partial(self._rename_if_free, row))
@@ -514,12 +567,12 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._update()
 
     async def on_key(self, event: events.Key) -> None:
-        """Move in the list by the arrows while the field has the focus; answer the question about a deletion."""
+        """Move in the list by the arrows while the field has the focus; answer the question about a deletion or an import."""
         row = self._doomed
         if row is not None and event.key == "y":
             event.stop()
-            if not await self.seen.answer_with(event, partial(self._throw_away, row)):
-                self._ask_to_delete(row, f"{TOO_EARLY.capitalize()}.")
+            if not await self.seen.answer_with(event, partial(self._confirmed, row)):
+                self._ask(row, f"{TOO_EARLY.capitalize()}.")
             return
         if event.key == "n" and self._keep():
             # In the question this key means no, and not renaming.
@@ -562,6 +615,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
     def _picked(self) -> None:
         if self._keep():
             self._update()
+        elif self.list.chosen is not None and self.list.chosen.agent:
+            # The list has moved, too, which withdraws a question.
+            self.call_later(self._ask_to_import, self.list.chosen)
         elif self.list.chosen is not None:
             self._change(partial(self._open, self.list.chosen))
 
@@ -609,7 +665,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     def action_fork(self) -> None:
         """Fork the selected session, and open the fork."""
         self._keep()
-        if self.list.chosen is not None:
+        if self.list.chosen is not None and not self._is_other(self.list.chosen):
             self._change(partial(self._fork, self.list.chosen))
 
     async def _fork(self, row: SessionRow) -> None:
@@ -634,7 +690,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         row = self.list.chosen
         if row is not None and row.id == self._own_id:
             self.tell("This is the session you are in.", level="warning")
-        elif row is not None:
+        elif row is not None and not self._is_other(row):
             self._change(partial(self._archive, row))
         self._update()
 
@@ -659,6 +715,40 @@ class SessionsScreen(AskingScreen[Launch | None]):
         self._everywhere = not self._everywhere
         self._list()
 
+    def action_others(self) -> None:
+        """List the sessions of other agents, or ours again."""
+        self._keep()
+        if self._others is None:
+            self.tell("Sessions of other agents are still being looked for.")
+            return
+        self._shows_others = not self._shows_others
+        self._say()
+        self._list()
+
+    def _is_other(self, row: SessionRow) -> bool:
+        """Return whether a session is another agent's, and say that it has to be imported before it is changed."""
+        if row.agent:
+            self.tell("This is a session of another agent. Press Enter to import it first.")
+        return bool(row.agent)
+
+    def _ask_to_import(self, row: SessionRow) -> None:
+        """Ask whether to import the selected session, with what its import leaves out."""
+        self._doomed = row
+        self.seen.ask()
+        self._ask(row, f"{row.agent} keeps its own copy; nothing of it is changed.")
+        self._update()
+
+    async def _import(self, row: SessionRow) -> None:
+        assert self._others is not None
+        name = cut(row.title, TITLE_CELLS)
+        self._say(Span(f"Importing {name}…", "bright"))
+        left_out = await asyncio.to_thread(self._others.take, row)
+        self._n_others = self._others.n_here
+        self._shows_others, self._imported = False, row.id
+        self._everywhere = self._everywhere or row.work_dir != str(self._launch.work_dir)
+        self._list()
+        self.tell(f"Imported {name}. Enter continues it.", advice=left_out)
+
     def action_delete(self) -> None:
         """Ask whether to move the selected session to the trash."""
         row = self.list.chosen
@@ -667,28 +757,30 @@ class SessionsScreen(AskingScreen[Launch | None]):
         if row.id == self._own_id:
             self.tell("This is the session you are in.", level="warning")
             return
+        if self._is_other(row):
+            return
         self._doomed = row
         self.seen.ask()
-        self._ask_to_delete(row, f"It stays in {self._catalog.trash} for 30 days.")
+        self._ask(row, f"It stays in {self._catalog.trash} for 30 days.")
         self._update()
 
-    def _ask_to_delete(self, row: SessionRow, words: str) -> None:
-        question = f"Delete {cut(row.title, TITLE_CELLS)}?"
+    def _ask(self, row: SessionRow, words: str) -> None:
+        question = f"{'Import' if row.agent else 'Delete'} {cut(row.title, TITLE_CELLS)}?"
         self._say(Span(question, "strong"), Span(f"  {words}"))
 
     def _keep(self) -> bool:
-        """Withdraw the question about a deletion; False if none was asked."""
+        """Withdraw the question about a deletion or an import; False if none was asked."""
         was_asked = self._doomed is not None
         self._doomed = None
         if was_asked:
             self._say()
         return was_asked
 
-    def _throw_away(self, row: SessionRow) -> None:
-        """Move a session to the trash, if the question about it was not withdrawn."""
+    def _confirmed(self, row: SessionRow) -> None:
+        """Move a session to the trash or import it, if the question about it was not withdrawn."""
         if self._doomed is row:
             self._doomed = None
-            self._change(partial(self._delete, row))
+            self._change(partial(self._import if row.agent else self._delete, row))
 
     async def _delete(self, row: SessionRow) -> None:
         where = await asyncio.to_thread((await self._opened()).move_to_trash, row)
@@ -707,6 +799,8 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self._close_field()
         elif self._found:
             self._input.value = ""
+        elif self._shows_others:
+            self.action_others()
         elif self._own_id is None:
             self.post_message(QuitChosen())
         else:
@@ -729,6 +823,8 @@ class SessionsScreen(AskingScreen[Launch | None]):
     def _update(self) -> None:
         """Update the count at the right of the header, and the keys in the footer."""
         count = f"{self._n_here:,} here, {self._n_all:,} in all" if self._n_all else " "
+        if self._shows_others:
+            count = f"{len(self.list.rows):,} of other agents"
         if self._found.strip():
             count = f"{len(self.list.model):,} found"
         where = "all folders" if self._everywhere else short(self._launch.work_dir)
@@ -737,15 +833,26 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def _hints(self) -> tuple[Hint, ...]:
         back_key = self._key("leave")
+        if self._doomed is not None and self._doomed.agent:
+            return ("y", "import"), (back_key, "leave it")
         if self._doomed is not None:
             return ("y", "delete"), (back_key, "keep it")
         if self._input.has_focus:
             done = "rename" if self._field == "rename" else "continue"
             return ("Enter", done), (back_key, "back")
         row = self.list.chosen
+        if self._shows_others:
+            return (
+                ("Enter", "import"),
+                (self._key("find"), "search"),
+                (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
+                (back_key, "back to your sessions"),
+            )
+        others = [(self._key("others"), f"import ({self._n_others})")] if self._n_others else []
         hints = (
             ("Enter", "continue"),
             (self._key("find"), "search"),
+            *others,
             (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
             (self._key("rename"), "rename"),
             (self._key("fork"), "fork"),

@@ -55,10 +55,10 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (glyphs.before, "messages from before a compaction, unseen by the model"),
         (glyphs.bookmark, "a step that you named (key b)"),
         (glyphs.pinned, "a pinned message: it is kept through compactions (key P)"),
-        (
-            f"{glyphs.done} {glyphs.failed} {glyphs.pending} {glyphs.running}",
-            "in a /bisect search: the command passed, failed, was skipped, runs here",
-        ),
+        (glyphs.done, "in a /bisect search: the command passes at this checkpoint"),
+        (glyphs.failed, "in a /bisect search: the command fails there"),
+        (glyphs.pending, "in a /bisect search: the command gives no result there"),
+        (glyphs.running, "in a /bisect search: the command is running there"),
         ("grey rows", "a rewind to the selected row removes them from the conversation"),
         (glyphs.playhead, "in a replay: the moment that is shown"),
     )
@@ -108,6 +108,7 @@ def _gauge(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.compaction} in ~9 steps", "compaction is expected in about 9 steps"),
         (f"{glyphs.compaction} at 212k", "compaction happens at 212k tokens"),
         ("+1.2k", "tokens that the text in the prompt will add"),
+        ("files: 40%", "the first file snapshot has 40% of the work folder so far"),
         (
             freed,
             f"tokens freed by a D-Mail; {glyphs.lost} by a rewind, {glyphs.compaction} by a compaction",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -185,6 +185,8 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
         self._view = TimelineViewport(self._painter.strip)
         self._drawn: dict[int, Strip] = {}
         """The lines as they are on the screen."""
+        self._ready: tuple[object, list[Strip]] | None = None
+        """The lines to be drawn next, with the sizes for which they were made; None where something else has changed since."""
         self._revert_serial = 0
         self._seen_rows = 0
         # The scroll position of the list, and its size at that time: other sizes show other rows, and going back restores these.
@@ -275,12 +277,25 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
         with self._faults_reported():
             self._move_reverted(motion=motion)
             self._fit()
-            strips = enumerate(self._view.lines(0, self._view.height))
-            for rows in runs([y for y, strip in strips if self._drawn.get(y) != strip]):
+            strips = self._view.lines(0, self._view.height)
+            changed = [y for y, strip in enumerate(strips) if self._drawn.get(y) != strip]
+            for rows in runs(changed):
                 self.refresh(Region(0, rows.start, self.size.width, len(rows)))
+            self._ready = self._view.sizes, strips
             if self._view.selected is not None and self._view.selected_position() is None:
                 # The selected row was removed. Searching it at every frame would take long.
                 self.select(None)
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Request a repaint, for which the lines are made anew."""
+        self._ready = None
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     @contextmanager
     def _faults_reported(self) -> Generator[None]:
@@ -418,6 +433,7 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
+        self._ready = None
         self._painter.clear()
         self._view.clear()
 
@@ -429,7 +445,11 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
         """
         try:
             self._measure()
-            strips = self._view.lines(crop.y, crop.bottom)
+            ready = self._ready
+            if ready is not None and ready[0] == self._view.sizes:
+                strips = ready[1][crop.y : crop.bottom]
+            else:
+                strips = self._view.lines(crop.y, crop.bottom)
         except Exception:
             return blank_strips("the timeline", crop)
         self._drawn.update(zip(range(crop.y, crop.bottom), strips, strict=True))

@@ -259,6 +259,21 @@ class TimelineViewport:
         self.clear()
 
     @property
+    def sizes(self) -> tuple[object, ...]:
+        """What the widget sets before each painting: sizes, position and state of its own."""
+        return (
+            self.width,
+            self.full_width,
+            self.height,
+            self.screen_height,
+            self.scroll_y,
+            self.overlay,
+            self.has_focus,
+            self.revert_progress,
+            self.glyphs,
+        )
+
+    @property
     def is_filtered(self) -> bool:
         """Whether the title row is the filter's."""
         return self.filtering or bool(self.listing.model.rows.needle)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from kimi_tui.display_names import unmarked
 from kimi_tui.foreign_text import clean, expand_tabs, one_line
 from kimi_tui.projection.blocks import (
     ToolBlock,
@@ -237,7 +238,7 @@ def _answers(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     rows: list[Line] = []
     for line in clean(block.output).strip().split("\n", UNFOLDED_ROWS)[:UNFOLDED_ROWS]:
         question = next((one for one in asked if line.startswith(f"{one} ")), "")
-        spans = [Span(question, "quiet"), Span(line[len(question) : LINE_LIMIT], "ink")]
+        spans = [Span(unmarked(question), "quiet"), Span(line[len(question) : LINE_LIMIT], "ink")]
         wrapped = wrap([span for span in spans if span.text], width)
         last = len(wrapped) - 1
         rows += [

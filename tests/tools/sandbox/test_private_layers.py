@@ -207,7 +207,7 @@ async def test_commands_at_the_same_time_write_to_layers_of_their_own(
 @pytest.mark.sample
 @pytest.mark.parametrize("user", USERS)
 def test_layers_work_for_each_user(user: str, environ: dict[str, str], top: Path) -> None:
-    """What the supervisor does, as root and as somebody whose namespace has one user."""
+    """The supervisor makes, joins and removes layers, as root and as somebody whose namespace has one user."""
     needs_landlock()
     number, home, work = number_of(user), Path(environ["HOME"]), str(top / "work")
     folder = made_folder(environ, work)

@@ -157,7 +157,7 @@ async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence
             (ev.CompactionEnd(900, 100, "summary"), "became a summary (a compaction); Ctrl+T"),
         )
         for n_told, (event, words) in enumerate(told, start=1):
-            # What happened now is more useful than an older hint, which was read.
+            # A hint about this event is more useful than an older one, which was read.
             hints.apply(event)
             assert words in prompt.hint
             await one.until(lambda n=n_told: len(read_seen(hints_file(home))) == n)

@@ -483,6 +483,42 @@ async def test_a_whole_word_and_enter_answer(home: Path, word: str, shown: str) 
         assert (home / "app" / "b.txt").exists() is (word != "no")
 
 
+@pytest.mark.parametrize(
+    ("words", "then", "said"),
+    [
+        ("both of them", "Send this answer", "both of them"),
+        ("in the config", "Asked.", "In the `config`"),
+        ("", "No answer is selected", ""),
+    ],
+)
+async def test_words_and_enter_answer_a_question_of_the_agent(
+    home: Path, words: str, then: str, said: str
+) -> None:
+    question = {"question": "**Where**?", "options": [{"label": "In the `config`"}, {"label": "b"}]}
+    async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
+        server.script(call("AskUserQuestion", {"questions": [question]}), say("Asked."))
+        await one.say("Ask")
+        await one.until(lambda: one.screen.bench.question is not None)
+        panel = one.screen.bench.question
+        assert panel is not None
+        await one.until(lambda: panel.accepts_keys)
+        typed(one, words, before_s=-1.0)
+        if words:
+            await one.sees(f"In the prompt: {words}")
+        await one.pilot.press("enter")
+        await one.sees(then)
+        if not said:
+            return
+        if then != "Asked.":
+            await one.pilot.pause(0.2)
+            await one.pilot.press("enter")
+            await one.sees("Asked.")
+        assert said in str(server.requests[-1].messages[-1])
+        # The question is drawn from its Markdown, in the row of the card and in the timeline.
+        await one.sees("Ask   Where?")
+        assert one.screen.prompt.area.text == ""
+
+
 async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_nothing(
     home: Path,
 ) -> None:

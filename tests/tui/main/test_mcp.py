@@ -69,3 +69,12 @@ async def test_a_projects_server_from_the_question_to_its_resource(home: Path) -
         shown = await one.sees("crash")
         assert "Add two numbers" not in shown
         assert "outside the sandbox" in shown
+        # The permission is listed with the others, and taken back there; the server stops.
+        await one.pilot.press("escape")
+        await one.say("/permissions")
+        await one.sees("the MCP server made")
+        await one.pilot.press("escape")
+        await one.say("/permissions 1")
+        await one.sees("Revoked: the MCP server made.")
+        await one.say("/mcp revoke made")
+        await one.sees("You have not allowed the MCP server made in this folder.")

@@ -97,7 +97,7 @@ async def test_an_agent_that_is_no_more_than_a_soul_can_be_talked_to(
         assert "Mode" not in one.text()
         await one.say("Hello")
         await one.sees("Hello, Hello!")
-        # What is sent meanwhile waits, can be taken back, and is handed back by Esc.
+        # A message sent meanwhile waits, can be taken back, and is handed back by Esc.
         await one.say("wait")
         await one.until(lambda: soul.heard == ["Hello", "wait"])
         await one.say("next")

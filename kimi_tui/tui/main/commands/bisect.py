@@ -119,7 +119,7 @@ class _SearchNotice:
         if tested is None:
             self._mark(place, "running")
             self._tell(
-                f"Test {self._n_tested + 1} of at most {self._most}: the command runs on {place.name}."
+                f"Test {self._n_tested + 1} of at most {self._most}: the command is running on {place.name}."
             )
             return
         self._n_tested += 1
@@ -191,15 +191,16 @@ async def _end(
         return
     change = found.change
     if change is None:
-        named = ", ".join(one.words for one in outcome.found)
+        named = "; ".join(one.words for one in outcome.found)
         main.bench.tell(
-            "One of several changes made the command fail; the states between them could not be tested.",
-            advice=f"One of: {named}",
+            "One of several changes made the command fail, but the files between them could not be tested.",
+            advice=f"The changes are: {named}.",
             level="warning",
         )
         return
     shown.show(change)
-    what = f"by {change.words}: the command passes before this change and fails after it"
+    where = f"in {change.where}" if change.cause == "step" else change.where
+    what = f"{where}: the command passes before this change and fails after it"
     screen = DiffScreen("Bisect", what, found.changes, verb="see what to do", authors=False)
     if await main.bench.ask(screen) is True:
         await _offer(main, soul, options, found, change)
@@ -258,7 +259,7 @@ async def _offer(
     async def same() -> list[ListedItem]:
         return items
 
-    title = f"The command fails after {change.where}"
+    title = f"The command fails after {change.words}"
     chosen = await main.bench.ask(
         ListScreen(title, same, first=items, empty="", about=about if found.output else "")
     )

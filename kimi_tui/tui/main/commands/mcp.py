@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NONE = "No MCP server is configured for this folder."
 _HOW = "kimi-tui mcp add NAME -- COMMAND adds one; docs/mcp.md has the rest."
-_VERBS = ("allow", "restart", "login", "on", "off")
+_VERBS = ("allow", "revoke", "restart", "login", "on", "off")
 _ALLOW, _ALLOW_NETWORK, _LOGIN = "allow", "allow with network", "login"
 _PROMPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _STATES: dict[State, str] = {
@@ -52,7 +52,7 @@ async def mcp(main: MainParts, argument: str) -> None:
     if verb not in _VERBS:
         main.bench.tell(
             f'"{one_line(argument)[:40]}" is neither an MCP server nor an argument of /mcp.',
-            advice="/mcp lists the servers; /mcp allow, restart, login, on or off NAME acts on one.",
+            advice="/mcp lists the servers; /mcp allow, revoke, restart, login, on or off NAME acts on one.",
             level="warning",
         )
         return
@@ -68,6 +68,8 @@ async def mcp(main: MainParts, argument: str) -> None:
         await _login(main, servers, name)
     elif verb == "restart":
         main.bench.tell(await _restarted(servers, name))
+    elif verb == "revoke":
+        main.bench.tell(await _revoked(servers, name))
     else:
         main.bench.tell(await _switched(servers, name, tool, on=verb == "on"))
     await learn_prompts(main, soul)
@@ -257,6 +259,15 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
                 partial(_switched, servers, name, "", on=False),
             )
         )
+    if row.config.origin == "project":
+        items.append(
+            ListedItem(
+                Entry("Revoke the permission", group=group),
+                f"You allowed this server of the project. Without the permission it does not start.\n{_about(row)}",
+                "revoke",
+                partial(_revoked, servers, name),
+            )
+        )
     for one in row.tools:
         on = one.raw not in row.off
         items.append(
@@ -278,6 +289,19 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
 async def _restarted(servers: McpServers, name: str) -> str:
     await servers.restart(name)
     return _state_words(servers, name)
+
+
+async def _revoked(servers: McpServers, name: str) -> str:
+    """Take back the permission of a project's server."""
+    if servers.named(name).config.origin == "user":
+        return f"{name} is your own server, which needs no permission. /mcp off {name} stops it."
+    try:
+        was_allowed = await servers.revoke(name)
+    except OSError as error:
+        return f"The permission could not be revoked: {error.strerror or error}."
+    if not was_allowed:
+        return f"You have not allowed the MCP server {name} in this folder."
+    return f"Revoked: the MCP server {name}. It does not start until you allow it again."
 
 
 async def _switched(servers: McpServers, name: str, tool: str, *, on: bool) -> str:
@@ -351,7 +375,7 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         return
     if row.state not in ("asks", "off") and not row.is_withheld:
         main.bench.tell(
-            f"The MCP server {name} is allowed in this folder. /mcp off {name} stops it, and it is not started again until you switch it on."
+            f"The MCP server {name} is allowed in this folder. /mcp off {name} stops it until you switch it on, and /mcp revoke {name} takes the permission back."
         )
         return
     if network is None or row.config.network is not None:

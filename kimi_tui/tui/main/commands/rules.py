@@ -88,14 +88,23 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
     of_project = [
         ListedItem(
             Entry(shown_rule(rule), group="This project"),
-            f"{mode} This permission is stored for this folder in your own configuration."
-            f"{'' if ':' in rule else ' Only commands outside the sandbox need it.'}",
+            f"{mode} {_about(rule)}",
             "revoke",
             partial(revoke_project, rule),
         )
         for rule in await soul.project_rules()
     ]
     return (*of_session, *of_project)
+
+
+def _about(rule: str) -> str:
+    if rule.startswith("server:"):
+        return (
+            "This MCP server of the project starts in this folder with what you allowed. "
+            "Revoking the permission stops the server."
+        )
+    words = "This permission is stored for this folder in your own configuration."
+    return words if ":" in rule else f"{words} Only commands outside the sandbox need it."
 
 
 def _granted(words: str) -> str:

@@ -420,8 +420,8 @@ COMMANDS = CommandTable(
     ),
     Command(
         "bisect",
-        "Find what broke it",
-        "Find the step after which COMMAND fails, by running it on past checkpoints.",
+        "Find what broke a command",
+        "Run COMMAND on the files of past checkpoints to find the step that broke it.",
         bisect.bisect,
         argument="COMMAND",
         needs="travel",

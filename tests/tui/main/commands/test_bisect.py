@@ -47,7 +47,7 @@ async def test_the_search_ends_on_its_row_and_offers_a_rewind_a_dmail_and_blame(
         await one.say("/bisect true")
         await one.sees("The command does not fail")
         await one.say("/bisect echo it is $(cat a.py); ! grep -q broken a.py")
-        await one.sees("by the step of checkpoint #2")
+        await one.sees("in the step of checkpoint #2")
         await one.until(lambda: "Esc stops the search" not in one.text())
         await one.sees("broken")
         timeline = one.screen.bench.views.timeline

@@ -61,6 +61,6 @@ async def test_the_session_is_written_as_a_page_and_as_a_recording(
         page = (work / "tell-me-of-apples.html").read_text("utf-8")
         assert "The apple is red." in page
         await one.say("/export html")
-        await one.sees("exists already")
+        await one.sees("already exists")
         await one.say("/export --evil.cast")
         await one.sees("to --evil.cast")

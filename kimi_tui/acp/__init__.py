@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: an editor drives a session over standard input and output (docs/acp.md)."""

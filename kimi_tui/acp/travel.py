@@ -1,0 +1,188 @@
+"""The time travel of an editor's session: slash commands that show what they would take before they take it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kimi_tui.display_names import counted, some_of
+from kimi_tui.foreign_text import one_line
+from kimi_tui.session.errors import SessionError
+from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints, shown_lines
+from kimi_tui.soul.errors import SoulBusy, SoulError
+from kimi_tui.soul.rewind_values import END, FilesChoice, FilesPreview, RewindPreview, Target
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+
+_MOST_ROWS = 60
+_MOST_FILES = 12
+_LABEL_CHARS = 80
+
+Asker = Callable[[str, str, Sequence[tuple[str, str]]], Awaitable[str]]
+"""Asks the person: a title, a text in Markdown, and the answers as pairs of value and words. It returns a value; empty for no."""
+
+
+class EditorCommand(NamedTuple):
+    """A slash command that the editor offers.
+
+    Attributes:
+        help: what it does, in one line.
+        hint: its argument, as the editor shows it; empty for none.
+    """
+
+    help: str
+    hint: str = ""
+
+
+COMMANDS: Mapping[str, EditorCommand] = {
+    "rewind": EditorCommand("Go back to before a checkpoint, with its files if you like", "N"),
+    "undo": EditorCommand("Undo the last rewind, switch, D-Mail or compaction"),
+    "redo": EditorCommand("Redo what was undone last"),
+    "checkpoints": EditorCommand("List the checkpoints of this conversation"),
+    "worldlines": EditorCommand("List the world lines (branches) that were left"),
+    "switch": EditorCommand("Switch to a world line (a branch)", "K"),
+    "compact": EditorCommand("Replace older messages by a summary", "what to keep"),
+}
+
+
+class EditorTravel:
+    """Carries out the commands.
+
+    Args:
+        soul: the engine.
+        ask: asks the person before something is taken.
+    """
+
+    def __init__(self, soul: KimiSoul, ask: Asker) -> None:
+        self._soul = soul
+        self._ask = ask
+
+    async def run(self, name: str, argument: str) -> str:
+        """Carry out one of `COMMANDS`; return what to say, as Markdown. What goes wrong is said, too."""
+        try:
+            match name:
+                case "rewind":
+                    return await self._rewind(argument)
+                case "switch":
+                    return await self._switch(argument)
+                case "undo":
+                    return await self._soul.travel.undo()
+                case "redo":
+                    return await self._soul.travel.redo()
+                case "compact":
+                    # The event of the compaction says what it did.
+                    done = await self._soul.compact(argument)
+                    return "" if done else "Nothing was compacted."
+                case "checkpoints":
+                    return _table(await self._checkpoints())
+                case _:
+                    return await self._world_lines()
+        except SoulError as error:
+            return f"{error.message} {error.advice}".strip()
+        except (SoulBusy, SessionError) as error:
+            return str(error)
+        except KeyError as error:
+            return str(error.args[0]) if error.args else "There is no such checkpoint."
+        except OSError as error:
+            return f"Nothing changed: {error.strerror or error}."
+
+    async def _checkpoints(self) -> Sequence[CheckpointRow]:
+        await self._soul.flush()
+        return await asyncio.to_thread(list_checkpoints, self._soul.session)
+
+    async def _rewind(self, argument: str) -> str:
+        word = argument.strip().removeprefix("#")
+        if not (word.isascii() and word.isdecimal()):
+            return "Which checkpoint? Write its number, for example /rewind 3; /checkpoints lists them."
+        return await self._go(Target(int(word[:9])), f"checkpoint #{int(word[:9])}", "Rewind to")
+
+    async def _switch(self, argument: str) -> str:
+        word = argument.strip()
+        if not (word.isascii() and word.isdecimal()):
+            return (
+                "Which world line? Write its number, for example /switch 1; /worldlines lists them."
+            )
+        return await self._go(
+            Target(END, int(word[:9])), f"world line {int(word[:9])}", "Switch to"
+        )
+
+    async def _go(self, target: Target, where: str, doing: str) -> str:
+        await self._soul.files_ready()
+        preview = await self._soul.travel.preview(target)
+        files = preview.files or FilesPreview()
+        answers = [("keep", f"{doing} {where}, keep the files")]
+        if files.restorable and not files.reason:
+            n_files = counted(len(files.restorable), "file")
+            answers = [
+                ("restore", f"{doing} {where}, restore {n_files}"),
+                *answers,
+                ("only", f"Only restore {n_files}"),
+            ]
+        chosen = await self._ask(f"{doing} {where}", _would(preview, files), answers)
+        if chosen not in ("keep", "restore", "only"):
+            return "Nothing changed."
+        choice: FilesChoice = chosen
+        outcome = await self._soul.travel.rewind(target, choice)
+        words = [f"Restored the files of {where}."] if choice == "only" else [f"Now at {where}."]
+        if choice != "only":
+            words.append(
+                f"{counted(outcome.messages_dropped, 'message')} left the context; /undo brings them back."
+            )
+        if outcome.changed:
+            words.append(f"Files restored: {some_of(outcome.changed, _MOST_FILES)}.")
+        if outcome.conflicts:
+            words.append(f"Not restored: {some_of(outcome.conflicts, _MOST_FILES)}.")
+        if outcome.prompt:
+            words.append(f"The message there was: {one_line(outcome.prompt)[: _LABEL_CHARS * 4]}")
+        words.append("The editor still shows the old messages; the agent does not have them.")
+        return " ".join(words)
+
+    async def _world_lines(self) -> str:
+        found = await self._soul.lines.all()
+        if not found:
+            return "There is no world line besides this one. A rewind, D-Mail or compaction leaves one."
+        await self._soul.flush()
+        names = await asyncio.to_thread(shown_lines, self._soul.session)
+        rows = [
+            f"- **{line.n}** {one_line(names[line.n].name)[:_LABEL_CHARS] if line.n in names else ''} "
+            f"({counted(line.n_messages, 'message')}, left by {line.reason})"
+            for line in found[-_MOST_ROWS:]
+        ]
+        return "\n".join([*rows, "", "/switch K continues on one of them."])
+
+
+def _would(preview: RewindPreview, files: FilesPreview) -> str:
+    """Say what an operation would take, as Markdown."""
+    about = "about " if preview.estimated else ""
+    rows = [
+        f"- removes {counted(preview.steps, 'step')}, {counted(preview.messages, 'message')}",
+        f"- {about}{preview.tokens_before:,} tokens before, {about}{preview.tokens_after:,} after",
+    ]
+    if files.reason:
+        rows.append(f"- files stay as they are: {one_line(files.reason)}")
+    elif files.restorable:
+        named = some_of([one_line(one.path) for one in files.restorable], _MOST_FILES)
+        rows.append(f"- can restore {named}")
+    if files.conflicts:
+        named = some_of([one_line(one.path) for one in files.conflicts], _MOST_FILES)
+        rows.append(f"- changed by others and kept: {named}")
+    if preview.servers:
+        rows.append(f"- not restored: what {', '.join(map(one_line, preview.servers))} did")
+    if preview.ran_commands:
+        rows.append("- not restored: what commands did outside this folder")
+    return "\n".join([*rows, "", "The removed messages become a world line (a branch)."])
+
+
+def _table(rows: Sequence[CheckpointRow]) -> str:
+    if not rows:
+        return "There is no checkpoint yet."
+    shown = [
+        f"- **#{row.id}** {one_line(row.label)[:_LABEL_CHARS]}"
+        + (f", {counted(row.files_changed, 'file')} changed" if row.files_changed else "")
+        for row in rows[-_MOST_ROWS:]
+    ]
+    left = len(rows) - len(shown)
+    head = [f"({left:,} earlier ones are not shown)", ""] if left > 0 else []
+    return "\n".join([*head, *shown, "", "/rewind N goes back to before one of them."])
