@@ -303,7 +303,7 @@ def find_changes(
         if not (_is_known(before, path) and _is_known(after, path)):
             continue
         compared = texts if len(files) < _MOST_FILES_COMPARED else None
-        by = [*changed_by.get(was, ()), *changed_by[path]]
+        by: list[By] = [*changed_by.get(was, ()), *changed_by[path]]
         side = _side(compared, as_file(old), as_file(new), by, room)
         if was and side.outcome == "same":
             side = SideChange("changed", _authors(by), diff_lines("", ""))

@@ -241,7 +241,7 @@ _ON_AN_OVERLAY = (
     'shift && exec "$@"'
 )
 _NO_NAMESPACES = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
-_MACHINES = {
+_MACHINES: dict[str, tuple[str, list[str]]] = {
     "an administrator": ("overlay", []),
     "an ordinary user": (
         "overlay",
@@ -265,7 +265,7 @@ def test_each_way_to_see_past_files_finds_the_step_and_touches_nothing(
     held(place)
     data = place.folder / "data"
     filled = {"OVER": str(place.folder / "over"), "DATA": str(data)}
-    before_it = [filled.get(word, word) for word in words]
+    before_it = [filled.get(word) or word for word in words]
     environ = os.environ | {"KIMI_TUI_HOME": str(data), "XDG_CACHE_HOME": str(place.folder / "c")}
 
     def ran(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -200,7 +200,9 @@ async def _end(
         return
     shown.show(change)
     where = f"in {change.where}" if change.cause == "step" else change.where
-    what = f"{where}{_line_words(options)}: the command passes before this change and fails after it"
+    what = (
+        f"{where}{_line_words(options)}: the command passes before this change and fails after it"
+    )
     screen = DiffScreen("Bisect", what, found.changes, verb="see what to do", authors=False)
     if await main.bench.ask(screen) is True:
         await _offer(main, soul, options, found, change)
