@@ -30,6 +30,8 @@ ANSWERS = {
 
 def answer(request: Request) -> Answer:
     """A model that writes a file named by the word in the last message, runs that word's command, and says so."""
+    if "You compare changes" in str(request.messages[0]["content"]):
+        return say("The first one adds, the second one moves.", usage=(500, 10))
     said = -1
     word = ""
     for place, message in enumerate(request.messages):
