@@ -55,8 +55,10 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, EventRecord, FutureChanged
 from kimi_tui.wire.queue import Wire
+from kimi_tui.workspace.adoption import hand_over_stamps
 from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
 from kimi_tui.workspace.diff import Changes, FileDifference
+from kimi_tui.workspace.manifest import Manifest
 from kimi_tui.workspace.snapshots import SnapshotLog
 
 if TYPE_CHECKING:
@@ -368,6 +370,9 @@ class Futures:
 
         await asyncio.to_thread(base.move, FileState(found), told, are_stopped)
         self._tell_all(futures, "")
+        if ground.tier == "overlay":
+            forks = [one.fork.dir for one in futures if one.fork is not None]
+            await asyncio.to_thread(_stamped, forks, base.folder, past.files(FileState(found)))
         for future in futures:
             self._change(future, tier=ground.tier)
         run_place = place
@@ -601,6 +606,9 @@ class Futures:
             if not await asyncio.to_thread(has_step, fork.dir, future.n_before):
                 await asyncio.to_thread(remove_tree, fork.dir)
                 return
+            # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
+            note = FutureNote(self._session.id, future.since, future.n_before, future.state)
+            await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
             adopting = partial(
                 adopt, self._session, self._soul.folder, fork.dir, future.state, future.since
             )
@@ -609,10 +617,7 @@ class Futures:
             self._soul.wire.publish(added)
             self._publish(future, state)
         except SoulBusy:
-            # The session is being closed; its next opening takes the future up.
-            note = FutureNote(self._session.id, future.since, future.n_before, future.state)
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+            log.info("the session was closed before a future became its world line")
         except (OSError, SessionError, SessionLocked) as error:
             words = _words_of(error)
             log.warning("a future could not become a world line", exc_info=error)
@@ -868,6 +873,14 @@ def _moved(fork: Session, before: Path, now: Path) -> None:
     state = replace(read_state(fork.dir), work_dir=str(now), moved_from=str(before))
     write_state(fork.storage, fork.dir, state)
     SnapshotLog(fork.dir / FILES_NAME / "snapshots.jsonl").begin(os.path.realpath(now), moved=True)
+
+
+def _stamped(forks: Sequence[Path], base: Path, files: Manifest) -> None:
+    """Tell forks which files the frozen folder has; without that their first scans read all of them."""
+    with contextlib.suppress(OSError):
+        for fork in forks:
+            log_of_fork = SnapshotLog(fork / FILES_NAME / "snapshots.jsonl")
+            hand_over_stamps(log_of_fork, base, files)
 
 
 def _removed(folder: Path) -> None:

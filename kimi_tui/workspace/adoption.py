@@ -11,13 +11,19 @@ when its copy ends, in order, and what differs by then is a conflict.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from kimi_tui.workspace.file_table import FileRow, FileRows, Folders, Stamp
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry
 from kimi_tui.workspace.restore import CHANGED_OUTSIDE_TOO, FileChange, FileFate, as_file
-from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
+from kimi_tui.workspace.snapshots import ANY_ROOT, FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
+
+_NO_ROOT = (-1, -1)
+"""The identity of no folder, whose stamps are those of none."""
 
 
 def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot | str]:
@@ -110,6 +116,38 @@ def difference_plan(copied: SnapshotLog, begun: Snapshot, now: Manifest) -> list
         else:
             changes.append(FileChange(path, "conflict", there, then, CHANGED_OUTSIDE_TOO, would))
     return changes
+
+
+def hand_over_stamps(copied: SnapshotLog, base: Path, files: Manifest) -> None:
+    """Store the stamps of a frozen folder for the log of a copy, so that its first scan reads only what differs.
+
+    An overlay shows the files of its lower folder with their own times and inodes.
+
+    Args:
+        copied: the log of the copy.
+        base: the frozen folder; `files` are its files.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    found: Folders = {}
+    for path, folder in copied.folders(_NO_ROOT).items():
+        rows: dict[str, FileRow] = {}
+        for name, entry in folder.rows.entries():
+            whole = f"{path}/{name}" if path else name
+            stamp = _stamp_of(f"{base}/{whole}") if files.get(whole) == entry else None
+            is_it = stamp is not None and stamp.size == entry.size
+            rows[name] = FileRow(entry, stamp if is_it else None)
+        found[path] = replace(folder, rows=FileRows.of(rows))
+    copied.keep_stamps(found, ANY_ROOT)
+
+
+def _stamp_of(path: str) -> Stamp | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return Stamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
 
 
 def contents_of(records: Iterable[Snapshot | str]) -> dict[str, ManifestEntry]:

@@ -41,6 +41,9 @@ while a command of the agent ran in the background, made by it or by somebody el
 FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
 """Changes that are not certainly the agent's nor a restore's. A rescue snapshot finds changes of somebody else."""
 
+ANY_ROOT = (0, 0)
+"""Device and inode in place of those of a work folder that does not exist yet: an overlay that has the files with these stamps."""
+
 _MAX_LOG_BYTES = 1 << 30
 _log = logging.getLogger(__name__)
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -351,7 +354,8 @@ class SnapshotLog:
         base = self._latest.base
         if not isinstance(base, ManifestTable):
             return edited({}, dict(self._latest))
-        folders = base.folders if self._root_id == list(root) else without_stamps(base.folders)
+        is_same = self._root_id in (list(root), list(ANY_ROOT))
+        folders = base.folders if is_same else without_stamps(base.folders)
         return edited(folders, self._latest.changes) if self._latest.changes else folders
 
     def manifest_at(self, snapshot: Snapshot) -> Manifest:

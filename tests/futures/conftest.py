@@ -30,6 +30,8 @@ ANSWERS = {
 
 def answer(request: Request) -> Answer:
     """A model that writes a file named by the word in the last message, runs that word's command, and says so."""
+    if "You compare changes" in str(request.messages[0]["content"]):
+        return say("The first one adds, the second one moves.", usage=(500, 10))
     said = -1
     word = ""
     for place, message in enumerate(request.messages):
@@ -122,6 +124,9 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
         set_environment(monkeypatch, tmp_path, server.base_url)
         launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
         opened = await open_session(launch)
+        if opened.soul.mode != "sandboxed":
+            await opened.soul.aclose()
+            pytest.skip(f"Futures of these tests need a complete sandbox. {opened.no_sandbox}")
         await opened.soul.run("Say hello.")
         await opened.soul.files_ready()
         futures = Futures(opened.soul, launch)

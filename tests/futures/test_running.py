@@ -55,7 +55,7 @@ async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: 
     assert (one.state, one.check, one.own_check, one.files) == ("done", "passed", (), 4)
     assert (other.state, other.check, other.check_exit) == ("done", "failed", 1)
     assert other.own_check == ("tests/test_a.py",)
-    assert one.check_output == str(work)
+    assert (one.check_output == str(work)) == (one.tier != "elsewhere")
     assert one.tokens == 1020 + 1120 + 1210
     assert one.last_words == "I did alpha."
     assert ranked([other, one]) == [one, other]
@@ -211,8 +211,8 @@ async def test_without_overlays_each_future_has_a_copy(
     ]
     note = await scene.futures.opinion()
     asked = str(scene.server.requests[-1].messages[-1]["content"])
-    assert note == "Hello." or note
-    assert "+1: alpha" in asked or "alpha.txt" in asked
+    assert note == "The first one adds, the second one moves."
+    assert "alpha.txt (new)" in asked
     assert "The check passed." in asked
     await scene.futures.make_current(gamma)
     assert (scene.work / "moved.py").read_text() == "x = 3\n"

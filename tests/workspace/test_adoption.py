@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kimi_tui.workspace.adoption import hand_over_stamps
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import SnapshotScope, Tracker
@@ -150,3 +151,22 @@ def test_the_differences_of_several_copies_are_applied_in_order_and_conflicts_to
     assert scene.now()["b"] == "b by the user\n"
     assert scene.now()["d"] == "d by the user\n"
     assert "c" not in scene.now()
+
+
+def test_a_copy_is_told_the_stamps_of_the_frozen_files_that_are_as_in_its_log(scene: Scene) -> None:
+    copy, base = scene.top / "copy" / "files", scene.top / "base"
+    scene.tracker.close()
+    shutil.copytree(scene.files, copy)
+    shutil.copytree(scene.work, base)
+    files = dict(scene.tracker.log.latest)
+    del files["b"]
+    (base / "c").write_text("longer than it was\n")
+    hand_over_stamps(SnapshotLog(copy / "snapshots.jsonl"), base, files)
+    log = SnapshotLog(copy / "snapshots.jsonl")
+    stamps = dict(log.folders((7, 7))[""].rows.stamps())
+    assert {name for name, stamp in stamps.items() if stamp} == {"a", "d", "e"}
+    status = (base / "a").lstat()
+    stamp = stamps["a"]
+    assert stamp is not None
+    assert stamp[:4] == (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+    assert dict(log.latest) == dict(scene.tracker.log.latest)
