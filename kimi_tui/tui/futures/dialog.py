@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 Estimating = Callable[[FuturesPlan], Awaitable["Estimate"]]
 """Computes what a plan costs; raises `NoFutures` for one that cannot be carried out."""
-LABEL_CELLS = 11
 FRAME_CELLS = 8
 """Cells of the frame and its padding."""
 AROUND, AROUND_SHORT = 9, 4

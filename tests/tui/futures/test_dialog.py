@@ -132,6 +132,7 @@ async def test_a_cost_that_has_changed_is_shown_before_it_is_paid() -> None:
     assert len(app.plans) == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_key_in_the_check_is_refused() -> None:
     app = DialogApp(FakeFutures(Wire()).estimate)
     app.form.check = f"curl -H sk-{'a1B2' * 12}"

@@ -172,6 +172,7 @@ async def test_from_any_checkpoint_by_a_key_of_the_preview(
         assert fake.wire(fake.states[0].key)._subscriptions == []  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.exhaustive
 async def test_after_a_turn_that_failed_three_ways_are_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ async def test_after_a_turn_that_failed_three_ways_are_offered(
         assert fake.plans == []
 
 
+@pytest.mark.exhaustive
 async def test_whoever_quits_is_told_that_futures_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +200,7 @@ async def test_whoever_quits_is_told_that_futures_run(
         fake.end(fake.states[1].key)
 
 
+@pytest.mark.exhaustive
 async def test_a_question_of_the_conversation_has_its_place_in_the_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

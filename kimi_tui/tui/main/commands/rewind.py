@@ -102,6 +102,9 @@ async def preview(
         return
     target, answer = found
     soul = await main.conversation.opened()
+    if answer.action not in (FUTURES.name, COPY.name):
+        # What changes is to be seen, also if a future was read meanwhile.
+        main.futures.leave(focus=False)
     if answer.action == FORK.name:
         await fork_at(main, soul, target, answer)
     elif answer.action == DMAIL.name:
