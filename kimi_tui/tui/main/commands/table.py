@@ -342,7 +342,7 @@ COMMANDS = CommandTable(
     Command(
         "import-settings",
         "Import other agents' settings",
-        "List MCP servers, hooks, skills and more of Claude Code, Codex and others, and import them one by one.",
+        "Look through the settings of Claude Code, Codex and others, and import some.",
         import_settings.import_settings,
         opens=True,
     ),
