@@ -56,6 +56,13 @@ def test_the_guide_has_the_keys_and_commands_of_the_program() -> None:
         assert f"pictures/{picture.name})" in whole + readme, picture.name
 
 
+def test_no_text_of_a_picture_has_spaces_that_a_browser_drops() -> None:
+    for picture in (ROOT / "docs" / "pictures").glob("*.svg"):
+        assert not re.search(r">( [^<]*|[^<]* |[^<]*  [^<]*)</text>", picture.read_text("utf-8")), (
+            picture.name
+        )
+
+
 def test_the_architecture_page_names_every_package_and_walks_in_few_steps() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     code = ROOT / "kimi_tui"

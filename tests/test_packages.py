@@ -25,10 +25,10 @@ def normal(name: str) -> str:
 
 
 def declared() -> dict[str, str]:
-    """Return the version requirement of each declared package, and of those of the extras for MCP servers and editors."""
+    """Return the version requirement of each declared package, and of those of the extras for MCP servers, editors and browsers."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["mcp"], *extras["acp"]]
+    lines = [*project["dependencies"], *extras["mcp"], *extras["acp"], *extras["serve"]]
     pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in lines)
     return {normal(found[1]): found[2] for found in pairs if found}
 
@@ -161,7 +161,9 @@ STARTS = {
     "tui/desktop.py:tmux_option": "find_program",
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
     # These are the interpreter, and parts of this program.
+    "browser/terminal.py:__init__": "sys.executable -P",
     "config/keyring.py:_answer_of_process": "sys.executable",
+    "futures/process.py:start": "sys.executable -P",
     "tui/main/commands/session.py:_export_page": "sys.executable -P",
     "tools/sandbox/layers.py:can_layer": "sys.executable",
     "tools/web/page_reader.py:run": "sys.executable",
