@@ -317,13 +317,14 @@ def _parser() -> ArgumentParser:
             raise ArgumentTypeError("the value is empty")
         return text
 
+    widest = max(map(len, COMMANDS)) + 1
     parser = CommandLineParser(
         prog="kimi-tui",
         description="A coding agent in the terminal, with checkpoints and time travel that you can see and control.",
         epilog="\n".join(
             (
                 "commands (kimi-tui COMMAND --help has the options of each):",
-                *(f"  {name:<12} {words}" for name, words in COMMANDS.items()),
+                *(f"  {name:<{widest}} {words}" for name, words in COMMANDS.items()),
                 "",
                 _EPILOG,
             )
