@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -260,7 +259,7 @@ class ToolBlock(Block):
     state: ToolState = "writing"
     result: PackedText = NOTHING_SAID
     message: str = ""
-    live_output: deque[str] = field(default_factory=lambda: deque(maxlen=LIVE_LINES))
+    live_output: list[str] = field(default_factory=list[str])
     live_count: int = 0
     display: tuple[DisplayBlock, ...] = ()
     duration_s: float = 0.0
@@ -302,6 +301,7 @@ class ToolBlock(Block):
         for line in lines[1:]:
             self.live_output.append(line[-4_000:])
             self.live_count += 1
+        del self.live_output[:-LIVE_LINES]
 
 
 @dataclass(slots=True, eq=False)
