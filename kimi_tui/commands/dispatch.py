@@ -20,6 +20,7 @@ COMMANDS = {
     "bisect": "find the step after which a command fails",
     "run-at": "run a command over the files as they were at a checkpoint",
     "worktree": "write the files as they were at a checkpoint into a folder",
+    "futures": "continue a session several times from one checkpoint, side by side",
     "diff": "print what changed between two checkpoints as a patch",
     "to-git": "make git commits on a new branch from the steps of a session",
     "rewind": "rewind a session to a checkpoint",
@@ -32,6 +33,7 @@ COMMANDS = {
     "replay": "replay a session",
     "mcp": "set up MCP servers, whose tools the agent uses",
     "acp": "serve an editor such as Zed over the Agent Client Protocol",
+    "serve": "serve the app to a browser on this machine",
     "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
@@ -91,6 +93,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import acp
 
             return acp.run(arguments)
+        case "serve":
+            from kimi_tui.commands import serve
+
+            return serve.run(arguments)
         case "approvals":
             from kimi_tui.commands import approvals
 
@@ -103,6 +109,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import bisect
 
             return bisect.run(name, arguments)
+        case "futures":
+            from kimi_tui.commands import futures
+
+            return futures.run(arguments)
         case "diff":
             from kimi_tui.commands import diff
 

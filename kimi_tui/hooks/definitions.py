@@ -198,8 +198,14 @@ def digest_of(hooks: Iterable[Hook], work_dir: Path) -> str:
             *(repr(hook.timeout_s), os.path.relpath(hook.path, work_dir)),
         ]
         bare = _FOLDER_VARIABLES.sub(".", hook.command).replace('"', "").replace("'", "")
-        for word in _WORDS.findall(bare):
-            said += [word, _digest_of_file(work_dir, word)]
+        is_plain = not any(sign in hook.command for sign in "\"'\\")
+        for found in _WORDS.finditer(bare):
+            # What a hook writes is no script, and would be another one after each run. Only where nothing is quoted is a > surely
+            # a redirection.
+            before = bare[: found.start()].rstrip(" \t")
+            is_output = is_plain and before.endswith((">", ">|")) and not before.endswith("<>")
+            word = found[0]
+            said += [word, "" if is_output else _digest_of_file(work_dir, word)]
         whole.update(json.dumps(said).encode())
     return whole.hexdigest()
 
