@@ -14,7 +14,7 @@ from typing import Literal
 
 MOST_ENTRIES = 200_000
 """Entries of one session; what follows these is left out and counted as a loss."""
-MOST_STEPS = 50_000_000
+MOST_STEPS = 10_000_000
 """Steps back in the tree that a reader takes in all: a file that was made to ask for more is read, but not quadratically."""
 MOST_TEXT_CHARS = 4_000_000
 """Characters of one text; the rest is left out and counted as a loss."""
