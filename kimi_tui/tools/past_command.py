@@ -54,6 +54,8 @@ FOLDER = "futures"
 _SCRATCH = f"{RUN_PREFIX}now"
 _KEPT_S = 86_400.0
 """Seconds for which a base that nothing uses stays for the next command."""
+_SET = "~"
+"""What stands in the name of the place of a set of futures, between the session and the set."""
 _MOST_FOLDERS = 1000
 NOT_RUN = 125
 """The exit code for a command that could not be run, as in `git bisect run`, where it means that nothing can be said."""
@@ -292,6 +294,11 @@ def place_of(session_dir: Path, environ: Mapping[str, str]) -> Path:
     return _top(environ) / session_dir.name
 
 
+def set_place(session_dir: Path, group: str, environ: Mapping[str, str]) -> Path:
+    """Return the folder for the files of a set of futures; nothing of it is used again."""
+    return _top(environ) / f"{session_dir.name}{_SET}{group}"
+
+
 def _top(environ: Mapping[str, str]) -> Path:
     return Path(os.path.realpath(data_dir(environ))) / FOLDER
 
@@ -326,7 +333,7 @@ def sweep(environ: Mapping[str, str], but: Path | None = None) -> int:
             try:
                 n_removed += _remove_runs(place)
                 n_removed += _removed(_caches(environ) / place.name)
-                if not _is_wanted(place):
+                if _SET in place.name or not _is_wanted(place):
                     remove_tree(place)
                     n_removed += 1
             finally:

@@ -173,6 +173,7 @@ def test_run_at_ends_as_its_command_does(place: Place) -> None:
     assert place.run("run-at", "--timeout", "1", "1", "--", "sleep 100").code == 125
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -164,7 +164,10 @@ class _SearchNotice:
         if not self._has_begun:
             return
         self.ended()
-        self._main.bench.views.timeline.show_trials({})
+        timeline = self._main.bench.views.timeline
+        # A search that ends with its session finds no timeline on a screen.
+        if timeline.is_attached:
+            timeline.show_trials({})
 
     def _mark(self, place: Place, trial: Trial) -> None:
         if place.uid:
