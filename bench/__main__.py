@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 
-from bench import memory, resume, shell, steps, stream, timeline, turn
+from bench import futures, memory, resume, shell, steps, stream, timeline, turn
 from bench.table import table, with_bars
 
 
@@ -27,6 +27,7 @@ def main() -> int:
             *resume.bars(options.rounds),
             *timeline.bars(),
             *shell.bars(3 * options.rounds),
+            *futures.bars(options.rounds),
         ]
     figures = with_bars(figures, bars)
     for name, row in (*turns.items(), *a_step.items()):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "sessions": "list, show, export, rename, fork, archive, delete, restore and prune sessions",
     "import": "import sessions of kimi-cli, Claude Code, Codex, opencode, pi, Gemini CLI or kimi-code",
+    "import-settings": "list MCP servers, hooks, skills and other settings of other agents, and import them",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the world lines (branches) of a session",
     "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
@@ -19,6 +20,7 @@ COMMANDS = {
     "bisect": "find the step after which a command fails",
     "run-at": "run a command over the files as they were at a checkpoint",
     "worktree": "write the files as they were at a checkpoint into a folder",
+    "futures": "continue a session several times from one checkpoint, side by side",
     "diff": "print what changed between two checkpoints as a patch",
     "to-git": "make git commits on a new branch from the steps of a session",
     "rewind": "rewind a session to a checkpoint",
@@ -31,6 +33,7 @@ COMMANDS = {
     "replay": "replay a session",
     "mcp": "set up MCP servers, whose tools the agent uses",
     "acp": "serve an editor such as Zed over the Agent Client Protocol",
+    "serve": "serve the app to a browser on this machine",
     "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
@@ -78,6 +81,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import import_sessions
 
             return import_sessions.run(arguments)
+        case "import-settings":
+            from kimi_tui.commands import import_settings
+
+            return import_settings.run(arguments)
         case "mcp":
             from kimi_tui.commands import mcp
 
@@ -86,6 +93,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import acp
 
             return acp.run(arguments)
+        case "serve":
+            from kimi_tui.commands import serve
+
+            return serve.run(arguments)
         case "approvals":
             from kimi_tui.commands import approvals
 
@@ -98,6 +109,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import bisect
 
             return bisect.run(name, arguments)
+        case "futures":
+            from kimi_tui.commands import futures
+
+            return futures.run(arguments)
         case "diff":
             from kimi_tui.commands import diff
 

@@ -488,29 +488,37 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> Iterator[CheckResult
     else:
         backend, gaps = sandbox.backend, "; ".join(sandbox.gaps)
         yield CheckResult("sandbox", "warn" if gaps else "ok", f"works ({backend})", gaps)
-    yield _past_files(backend, environ)
+    yield from _other_files(backend, environ)
 
 
-def _past_files(backend: str, environ: Mapping[str, str]) -> CheckResult:
-    """Check how commands see the files of an earlier checkpoint (bisect and run-at)."""
+def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Check how commands see the files of an earlier checkpoint (bisect and run-at), and futures files of their own."""
     from kimi_tui.tools.sandbox.view import tier_of
 
+    past, futures = "past files", "futures"
     match tier_of(backend, environ):
         case "overlay":
-            return CheckResult(
-                "bisect, run-at",
-                "ok",
-                "past files are shown at the path of the work folder (overlay)",
-            )
+            seen = "bisect and run-at show them at the path of the work folder (overlay)"
+            yield CheckResult(past, "ok", seen)
+            seen = "each future has its own files at the path of the work folder (overlay)"
+            yield CheckResult(futures, "ok", seen)
         case "copy":
-            seen = "past files are copied for each run and shown at the path of the work folder"
-            return CheckResult("bisect, run-at", "ok", f"{seen}; ignored folders are read-only")
+            seen = "bisect and run-at copy them for each run and show them at the path of the work folder; ignored folders are read-only"
+            yield CheckResult(past, "ok", seen)
+            seen = "each future has a copy of the files at the path of the work folder"
+            yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")
         case "elsewhere":
-            return CheckResult(
-                "bisect, run-at",
+            yield CheckResult(
+                past,
                 "warn",
-                "past files are copied to another path for each run",
+                "bisect and run-at copy them to another path for each run",
                 "Commands that depend on the path of the work folder may fail.",
+            )
+            yield CheckResult(
+                futures,
+                "warn",
+                "each future has a copy of the files at another path",
+                "Programs that know the path of the work folder use the files there.",
             )
 
 

@@ -152,13 +152,16 @@ def why_not_saved(error: ConfigError | OSError) -> str:
 
 @table
 class ProviderConfig(NamedTuple):
-    """A server with its own values: `api_key` and the values of `headers` are never shown and never logged."""
+    """A server with its own values: `api_key` and the values of `headers` are never shown and never logged. `max_parallel` is how
+    many requests of futures it gets at once; 0 for the usual number.
+    """
 
     name: str
     base_url: str = setting(NEEDED, URL)
     api_key: str = setting("", STRIPPED)
     type: str = setting("openai_legacy", PROVIDER_TYPE)
     dialect: str | None = setting(None, TEXT)
+    max_parallel: int = setting(0, whole(0, 16))
     headers: Mapping[str, str] = MappingProxyType({})
 
     def __repr__(self) -> str:

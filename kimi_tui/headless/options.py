@@ -125,13 +125,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add(
         "--max-cost",
-        type=_amount,
+        type=amount,
         metavar="N",
         help="stop when the run has cost N, in the currency of the prices in config.toml",
     )
     add(
         "--max-time",
-        type=_seconds,
+        type=seconds,
         metavar="TIME",
         help="stop after this time, for example 90 (seconds), 10m or 1h",
     )
@@ -197,13 +197,15 @@ def whole_number(text: str, most: int = 0) -> int:
     raise ArgumentTypeError(f'"{text}" is not a whole number {limits}')
 
 
-def _amount(text: str) -> float:
+def amount(text: str) -> float:
+    """Parse an amount of money above 0."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}", text) or not float(text):
         raise ArgumentTypeError(f'"{text}" is not an amount of money above 0')
     return float(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Parse a time such as 90, 10m or 1h; return its seconds."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smh]?)", text)
     if found is None or not float(found[1]):
         raise ArgumentTypeError(f'"{text}" is not a time such as 90, 10m or 1h')

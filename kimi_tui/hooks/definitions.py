@@ -180,6 +180,13 @@ def find_hooks(work_dir: Path) -> FoundHooks:
     )
 
 
+def hooks_in(path: Path, data: bytes, origin: Origin) -> tuple[list[Hook], tuple[str, ...]]:
+    """Return the hooks in the text of a file (TOML or Claude's JSON, by its name), and events that this program does not have."""
+    reader = _HookReader()
+    read = reader.toml if path.suffix == ".toml" else reader.claude
+    return read(path, data, origin), tuple(dict.fromkeys(reader.elsewhere))
+
+
 def digest_of(hooks: Iterable[Hook], work_dir: Path) -> str:
     """Return a digest of hooks of a work folder: of their definitions, and of the scripts in the folder that they name.
     It reads files, so call it in a thread.

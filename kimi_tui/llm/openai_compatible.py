@@ -37,6 +37,7 @@ from kimi_tui.llm.errors import (
 )
 from kimi_tui.llm.models import (
     DEFAULT_WINDOW,
+    ServerFacts,
     base_urls,
     known_to_see,
     known_window,
@@ -135,6 +136,8 @@ class OpenAICompatible(ChatProvider):
         self._window_is_learned = False
         self._client: OpenAIClient | None = None
         self._prepared: asyncio.Task[tuple[str, ...]] | None = None
+        self.facts: ServerFacts | None = None
+        """What the server told of itself and the model; set before `prepare` if another process has asked it."""
         self._info: ModelInfo = ModelInfo(
             provider=provider,
             model=model,
@@ -219,7 +222,10 @@ class OpenAICompatible(ChatProvider):
 
     async def _find_out(self) -> tuple[str, ...]:
         await asyncio.to_thread(_preload)
-        found = await probe(self._base_url, self._api_key, self._info.model, self._headers)
+        found = self.facts
+        if found is None:
+            found = await probe(self._base_url, self._api_key, self._info.model, self._headers)
+            self.facts = found
         if (
             found.dialect is not None
             and not self._dialect_is_set

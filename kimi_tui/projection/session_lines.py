@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from kimi_tui.projection.tokens import UNCHANGED, Changed, CheckpointTokens
-from kimi_tui.projection.world_lines import CheckpointLike, CheckpointName, LineEdit, WorldLines
+from kimi_tui.projection.world_lines import (
+    CheckpointLike,
+    CheckpointName,
+    LineEdit,
+    WorldLines,
+    names_in,
+)
 from kimi_tui.wire.events import (
     CheckpointCreated,
     CompactionEnd,
@@ -18,6 +24,7 @@ from kimi_tui.wire.events import (
     EventRecord,
     LineChanged,
     StatusUpdate,
+    WorldLineAdded,
 )
 
 P = TypeVar("P", bound=CheckpointLike)
@@ -73,5 +80,8 @@ def change_alone(lines: SessionLines[CheckpointName], record: EventRecord) -> Li
             return LinesChange(figures=lines.figures.apply(event))
         case ContextReverted() | CompactionEnd() | LineChanged() as event:
             return lines.operated(event, record.at)
+        case WorldLineAdded() as event:
+            lines.world_lines.add_line(event, names_in(event), record.at)
+            return NO_CHANGE
         case _:
             return NO_CHANGE

@@ -198,10 +198,23 @@ def reduce(state: SessionState, record: EventRecord) -> SessionState:
             return state._replace(jobs=jobs)
         case wire.Notice(topic=topic, solved=solved) if topic == wire.DISK_TOPIC:
             return state._replace(unsaved=not solved)
+        case wire.FutureChanged() as future:
+            return state._replace(futures=_with_future(state.futures, future))
         case wire.SteerTaken(id=steer_id):
             return state._replace(queued=tuple(q for q in state.queued if q.id != steer_id))
         case _:
             return state
+
+
+def _with_future(
+    futures: tuple[wire.FutureChanged, ...], changed: wire.FutureChanged
+) -> tuple[wire.FutureChanged, ...]:
+    """The futures of a session after one of them has changed, began, or was removed."""
+    if changed.removed_at:
+        return tuple(one for one in futures if one.key != changed.key)
+    if any(one.key == changed.key for one in futures):
+        return tuple(changed if one.key == changed.key else one for one in futures)
+    return (*futures, changed)
 
 
 def settled(state: SessionState, *, running: bool) -> SessionState:

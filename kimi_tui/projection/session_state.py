@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from kimi_tui.agent_parts import PARTS, Mode, PartName
 
 if TYPE_CHECKING:
-    from kimi_tui.wire.events import ApprovalRequest, MarksChanged, ModelChanged, StatusUpdate
+    from kimi_tui.wire.events import (
+        ApprovalRequest,
+        FutureChanged,
+        MarksChanged,
+        ModelChanged,
+        StatusUpdate,
+    )
 
 
 class Queued(NamedTuple):
@@ -46,6 +52,7 @@ class SessionState(NamedTuple):
         asked_at: since when the first piece of an answer is waited for; 0 where it is not.
         prompt_read: the share of the prompt that the server has read by now; -1 where it does not say.
         parts: those of the agent; all before the session is open.
+        futures: the futures of the session that nobody removed, in the order in which they were started.
     """
 
     title: str = ""
@@ -73,6 +80,7 @@ class SessionState(NamedTuple):
     asked_at: float = 0.0
     prompt_read: float = -1.0
     parts: frozenset[PartName] = PARTS
+    futures: tuple[FutureChanged, ...] = ()
 
     @property
     def waits_for_own(self) -> bool:

@@ -23,6 +23,7 @@ from kimi_tui.wire.events import (
     LineChanged,
     TurnBegin,
     TurnEnd,
+    WorldLineAdded,
 )
 
 
@@ -38,6 +39,8 @@ class CheckpointLike(Protocol):
 
 
 P = TypeVar("P", bound=CheckpointLike)
+FUTURE = "future"
+"""The reason of a line that was never the live one: a future (`WorldLineAdded`)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +144,24 @@ class WorldLines(Generic[P]):
             self.live = Path([], live, self._n_origins)
         self.live.points.append(point)
         return is_new
+
+    def add_line(self, event: WorldLineAdded, own: Sequence[P], at: float) -> None:
+        """Add a line that was never the live one.
+
+        Args:
+            event: the event.
+            own: the checkpoints that it has beyond those of the line that it begins with.
+            at: the time of the event in seconds since 1970.
+        """
+        left = self.left.get(event.from_line)
+        beginning = self.live if left is None else left.path
+        points = beginning.points
+        end = len(points)
+        if event.uid:
+            end = next((n for n, one in enumerate(points) if one.uid == event.uid), end)
+        path = Path([*points[:end], *own], beginning.base, beginning.origin)
+        to_id = own[0].id if own else -1
+        self.left[event.n] = LeftLine(event.n, path, FUTURE, at, to_id=to_id)
 
     def apply(self, event: Event, at: float) -> LineEdit[P] | None:
         """Apply an operation and its time in seconds since 1970; return None if the lines stay unchanged."""
@@ -297,6 +318,11 @@ class LiveLineActivity(NamedTuple):
     saved: int = 0
     compacted: bool = False
     ended: str = ""
+
+
+def names_in(event: WorldLineAdded) -> list[CheckpointName]:
+    """Return the checkpoints that a line was added with."""
+    return [CheckpointName(uid, number) for uid, number in zip(event.uids, event.ids, strict=False)]
 
 
 def news_after(news: LiveLineActivity, event: Event) -> LiveLineActivity:

@@ -40,6 +40,7 @@ def fork_session(
     checkpoint_id: int | None,
     world_line: int = 0,
     after: int | None = None,
+    name: str = "",
 ) -> Path:
     """Make the copy and return its folder. It blocks, so call it in a thread.
 
@@ -49,14 +50,15 @@ def fork_session(
         checkpoint_id: The checkpoint at which the copy ends, not included; None for the whole line.
         world_line: The line to copy; 0 is the live one.
         after: The last checkpoint of the copy, if the fork was made for it; the title names it.
+        name: The name of the copy's folder; a session whose folder begins with a dot is not listed. Empty for a new id.
 
     Raises:
         UnknownCheckpoint: The line has no checkpoint with that id.
         UnknownWorldLine: No line has that number.
         StorageTrouble: The disk refused; nothing was made.
     """
-    name = str(uuid.uuid4())
-    target, temporary = folder.with_name(name), folder.with_name(f".fork-{name}")
+    name = name or str(uuid.uuid4())
+    target, temporary = folder.with_name(name), folder.with_name(f".fork-{name.lstrip('.')}")
     try:
         if not os.path.lexists(world_line_path(folder, world_line)):
             raise UnknownWorldLine(f"There is no world line {world_line}.")

@@ -18,6 +18,8 @@ from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.schema import Operation, count_of, new_uid, now
 
 JOURNAL_NAME = "worldlines.jsonl"
+FUTURE = "future"
+"""The kind of the note that a future became a world line. It is no operation: nothing is undone with it."""
 _OPERATIONS = frozenset(get_args(Operation))
 
 
@@ -155,6 +157,7 @@ class Journal:
         self._entries: list[JournalEntry] = []
         self._void: set[str] = set()
         self._foreign: set[int] = set()
+        self._futures: dict[int, Mapping[str, Any]] = {}
         self._largest = 0
 
     def load(self) -> None:
@@ -162,6 +165,7 @@ class Journal:
         self._entries.clear()
         self._void.clear()
         self._foreign.clear()
+        self._futures.clear()
         self._largest = 0
         done: set[str] = set()
         for record in self.file.read():
@@ -171,7 +175,7 @@ class Journal:
                 self._void.add(lenient_json.text(record.get("of")))
             elif kind == "done":
                 done.add(lenient_json.text(record.get("of")))
-            elif kind == "foreign":
+            elif kind in ("foreign", FUTURE):
                 self._take_note(record)
             elif (entry := JournalEntry.parse(record)) is not None:
                 self._entries.append(entry)
@@ -186,6 +190,11 @@ class Journal:
     def foreign(self) -> frozenset[int]:
         """The world lines that are files of another program, which it wrote over ours."""
         return frozenset(self._foreign)
+
+    @property
+    def futures(self) -> Mapping[int, Mapping[str, Any]]:
+        """The notes of the futures that became world lines, by the numbers of these; some may have been deleted since."""
+        return self._futures
 
     @property
     def entries(self) -> Sequence[JournalEntry]:
@@ -235,7 +244,7 @@ class Journal:
         return named
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Write a record that is no operation (a pruning, another program's file set aside)."""
+        """Write a record that is no operation (a pruning, another program's file set aside, a future)."""
         self._take_note(record)
         self.file.append({**record, "at": now()})
 
@@ -244,6 +253,8 @@ class Journal:
         self._largest = max(self._largest, n)
         if record.get("op") == "foreign" and n:
             self._foreign.add(n)
+        if record.get("op") == FUTURE and n:
+            self._futures[n] = record
 
     def _close(self, how: str, entry: JournalEntry) -> None:
         self.file.append({"op": how, "of": entry.id, "at": now()})

@@ -181,7 +181,12 @@ class Session:
             self.lock.release()
 
     async def fork(
-        self, checkpoint_id: int | None = None, world_line: int = 0, *, after: int | None = None
+        self,
+        checkpoint_id: int | None = None,
+        world_line: int = 0,
+        *,
+        after: int | None = None,
+        name: str = "",
     ) -> Session:
         """Copy a line of this session (up to before a checkpoint) with its world lines into a new one, not yet opened.
 
@@ -191,6 +196,7 @@ class Session:
             checkpoint_id: The checkpoint at which the copy ends, not included; None for the whole line.
             world_line: The line to copy; 0 is the live one.
             after: The last checkpoint of the copy, for the title; None to name the first one that is not copied.
+            name: The name of the copy's folder; empty for a new id.
 
         Raises:
             UnknownCheckpoint: The line has no checkpoint with that id.
@@ -202,7 +208,7 @@ class Session:
         if self.lock.held:
             await self.sync()
         folder = await asyncio.to_thread(
-            fork_session, self.storage, self.dir, checkpoint_id, world_line, after
+            fork_session, self.storage, self.dir, checkpoint_id, world_line, after, name
         )
         return Session(folder, self.work_dir, self.storage)
 

@@ -7,6 +7,7 @@ thread.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from kimi_tui.session.context_index import (
     WorldLineContent,
 )
 from kimi_tui.session.errors import UnknownWorldLine
-from kimi_tui.session.journal import Journal, JournalEntry
+from kimi_tui.session.journal import FUTURE, Journal, JournalEntry
 from kimi_tui.session.jsonl import lines, parse
 from kimi_tui.session.rotation import stored_world_lines, world_line_path
 from kimi_tui.session.schema import (
@@ -55,7 +56,8 @@ class WorldLine:
 
     Attributes:
         n: The number of the line; 0 is the live line.
-        reason: The kind of operation that left it, `foreign` for another program's file, `unknown` if it cannot be found out.
+        reason: The kind of operation that left it, `foreign` for another program's file, `future` for a future that was never the
+            live line, `unknown` if it cannot be found out.
         left_by: The operation that left it last, as journaled or as far as the files tell; blank but for its `n` if they tell
             nothing. Undo and redo keep the reason for which the line was left before.
         left_before: The operations that left it earlier, oldest first.
@@ -89,7 +91,7 @@ class StoredWorldLines:
         self._storage = storage or Storage()
         self._known: dict[int, tuple[int, ContextIndex]] = {}
 
-    def list(self, live: WorldLineContent = EMPTY_WORLD_LINE) -> list[WorldLine]:
+    def list(self, live: WorldLineContent = EMPTY_WORLD_LINE) -> builtins.list[WorldLine]:
         """List every world line, ordered by number; `live` is the live line, for computing `shared`."""
         sizes = stored_world_lines(self._folder)
         left_by: dict[int, list[JournalEntry]] = {}
@@ -154,11 +156,13 @@ class StoredWorldLines:
             line = self.read(n)
         is_foreign = n in self._journal.foreign
         entry = entries[-1] if entries else None
-        if entry is None and not is_foreign:
+        is_future = entry is None and n in self._journal.futures
+        if entry is None and not (is_foreign or is_future):
             entry = self._inferred(n, following)
+        known = FUTURE if is_future else "foreign" if is_foreign else "unknown"
         return WorldLine(
             n=n,
-            reason=entry.op if entry else "foreign" if is_foreign else "unknown",
+            reason=entry.op if entry else known,
             left_by=entry or JournalEntry(op="rewind", n=n),
             size_bytes=size,
             checkpoints=line.checkpoints,

@@ -163,6 +163,31 @@ class FileChanges:
         """
         return await self._alone.run(self._draft(found), stoppable=True)
 
+    async def note_on(self, system: str, question: str) -> str:
+        """Have the model write a note about something. Nothing of that is stored; it can be stopped by `interrupt`.
+
+        Returns:
+            the note, clean; empty if the call was stopped, or the model wrote nothing.
+
+        Raises:
+            LLMError: the model could not be asked.
+            SoulBusy: something runs.
+        """
+        return await self._alone.run(self._note(system, question), stoppable=True)
+
+    async def _note(self, system: str, question: str) -> str:
+        async with self._conversation.model.call() as provider:
+            asked = self._conversation.model.ask(
+                provider, system, (), (Message(role="user", content=question),), patient=False
+            )
+            try:
+                completion = await complete(asked)
+            except asyncio.CancelledError:
+                return ""
+        self._conversation.meter.add_usage(completion.usage)
+        self._conversation.publish_status()
+        return clean(completion.message.text).strip()
+
     def patch(self, changes: Changes, most_chars: int = MOST_PATCH_CHARS) -> str:
         """Return changes as text for the model, without keys if the user wants that. It reads all of it, so call it in a thread."""
         text = patch_of(changes.files, most_chars)

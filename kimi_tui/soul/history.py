@@ -347,7 +347,7 @@ def fits(records: list[EventRecord], session: Session) -> bool:
         match record.event:
             case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
                 lines.add(n)
-            case ev.LineChanged(from_line=n):
+            case ev.LineChanged(from_line=n) | ev.WorldLineAdded(n=n):
                 lines.add(n)
             case _:
                 pass

@@ -28,7 +28,7 @@ from kimi_tui.projection.session_model import title_from, title_of
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
-from kimi_tui.session.rotation import live_path
+from kimi_tui.session.rotation import live_path, stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.attachments import Attachments
@@ -47,6 +47,7 @@ from kimi_tui.soul.errors import (
     SoulError,
     TurnFailed,
 )
+from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.history import History, history_until
 from kimi_tui.soul.hook_events import follow
@@ -78,11 +79,13 @@ from kimi_tui.tools.sandbox.git_watch import GitNews
 from kimi_tui.tools.sandbox.layers import Reset
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxState
+from kimi_tui.wire.codec import decode_event
 from kimi_tui.wire.events import (
     ApprovalAnswer,
     Event,
     EventRecord,
     FailureKind,
+    FutureChanged,
     JobsChanged,
     ModeChanged,
     ModelChanged,
@@ -96,6 +99,7 @@ from kimi_tui.wire.events import (
 from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
+    from kimi_tui.llm.models import ServerFacts
     from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.tools.base import Tool
@@ -114,6 +118,8 @@ ASK_AGAIN = "Send the request again"
 """The answers to the question about an overdue answer of the model."""
 # Seconds in which stopped tools may end the processes that they started.
 _ORPHANS_S = 10.0
+# Seconds for which the end waits for work that was begun beside turns (`KimiSoul.keep`).
+_BESIDE_S = 3.0
 _MOST_NAMED = 5
 _LONGEST_NAME = 120
 _SERVER = "server:"
@@ -157,6 +163,8 @@ class KimiSoul:
         added: the folders that the user added beside the work folder.
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
+        futures: returns what is known of the futures of the session.
+        before_close: called and awaited before the engine is closed.
     """
 
     name = "kimi-tui"
@@ -259,11 +267,22 @@ class KimiSoul:
             self._alone,
         )
         self.servers: McpServers | None = None
+        self.futures: Callable[[], Sequence[FutureChanged]] = self._ended_futures
+        self.before_close: list[Callable[[], Coroutine[Any, Any, object]]] = []
         self.skills: SessionSkills | None = None
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _ended_futures(self) -> list[FutureChanged]:
+        """Return the last states of the futures that are world lines."""
+        notes = self.session.context.journal.futures
+        if not notes:
+            return []
+        there = stored_world_lines(self.session.dir)
+        found = (decode_event("FutureChanged", note) for n, note in notes.items() if n in there)
+        return [one for one in found if isinstance(one, FutureChanged)]
 
     def _warn(self, text: str, advice: str) -> None:
         self.wire.publish(Notice("warning", text, advice))
@@ -404,6 +423,10 @@ class KimiSoul:
             text_of: returns the text of a file by its absolute path; None if the editor does not say.
         """
         self._tools.unsaved = text_of
+
+    def answer_once_only(self) -> None:
+        """Offer no yes from now on that holds for the session or the project: another person may be at the keyboard."""
+        self._approval.once_only = True
 
     def use_servers(self, servers: McpServers) -> None:
         """Use the MCP servers, which begin to start, until the session is closed."""
@@ -558,7 +581,45 @@ class KimiSoul:
             self._conversation.tools_facts,
             self.marks.all,
             JobsChanged(len(self._jobs.running)),
+            *self.futures(),
         ]
+
+    def keep(self, work: Coroutine[Any, Any, object]) -> None:
+        """Carry out work beside everything else; the end of the session waits a moment for it, then cancels it."""
+        task = asyncio.create_task(work, name="beside")
+
+        async def ended() -> None:
+            await asyncio.wait([task], timeout=_BESIDE_S)
+            task.cancel()
+
+        self.before_close.append(ended)
+
+    async def when_idle(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Carry out an operation when no turn or other operation runs; return its result.
+
+        Raises:
+            SoulBusy: the session is being closed.
+        """
+        while True:
+            await self._alone.idle()
+            if not self._alone.running or self._alone.closed:
+                return await self._alone.run(work())
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether the server of the model in use answers one request after another."""
+        info = self._conversation.model.info()
+        return info is not None and info.one_at_a_time
+
+    @property
+    def server_facts(self) -> ServerFacts | None:
+        """What the server of the model in use told of itself and the model; None if it was not asked."""
+        return getattr(self._conversation.model.current, "facts", None)
+
+    @property
+    def file_history(self) -> FileHistory:
+        """The changes of files of this agent."""
+        return self._conversation.files
 
     async def flush(self) -> None:
         """Write everything that was published into the record."""
@@ -1051,6 +1112,10 @@ class KimiSoul:
         """Stop, sync and release the session. May be called again."""
         if self._alone.closed:
             return
+        closing, self.before_close = self.before_close, []
+        for one in closing:
+            await self.interrupt()
+            await one()
         self._alone.closed = True
         await self.interrupt()
         if self._starting is not None:

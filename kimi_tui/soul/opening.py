@@ -8,6 +8,7 @@ last page of a stored session needs, so that a screen draws this before the agen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -90,6 +91,13 @@ class Opened(NamedTuple):
     no_sandbox: str = ""
 
 
+class GivenSession(NamedTuple):
+    """A session that the caller has chosen itself; `provided` is called with its model before the engine has it."""
+
+    session: Session
+    provided: Callable[[ChatProvider], object]
+
+
 class EarlierSession(NamedTuple):
     """A stored session while it is still being read: the parts of a screen's first page.
 
@@ -131,6 +139,7 @@ async def open_session(
     warm_up: Callable[[Sequence[EventRecord]], None] = _ignore,
     inbox: Inbox | None = None,
     waits_for_sandbox: bool = True,
+    given: GivenSession | None = None,
     servers: Sequence[ServerConfig] = (),
 ) -> Opened:
     """Open the session that the command line asked for.
@@ -143,6 +152,7 @@ async def open_session(
         inbox: the queue of messages from before the session is open; None for a new one.
         waits_for_sandbox: whether to wait until the sandbox was tried. Otherwise `Opened.no_sandbox` is empty, and
             `no_sandbox_words` has it after `KimiSoul.sandbox_ready`.
+        given: the session to open instead of the one that the command line asked for.
         servers: MCP servers of the person that no file configures.
 
     Raises:
@@ -155,8 +165,11 @@ async def open_session(
         await asyncio.to_thread(begin_logging, log_file())
     try:
         stage = await _stage(launch)
-        session, notices, is_old = await _session(launch, stage)
-        if is_old:
+        if given is not None:
+            session, notices, is_old = given.session, list[str](), True
+        else:
+            session, notices, is_old = await _session(launch, stage)
+        if is_old and given is None:
             known = await asyncio.to_thread(_earlier_session, session)
             if await _is_to_be_forked(session, known, found, wants_fork):
                 session = await session.fork()
@@ -189,6 +202,8 @@ async def open_session(
             else await asyncio.to_thread(find_hooks, session.work_dir)
         )
         provider = stage.provider or await provider_of(launch, session.id)
+        if given is not None:
+            given.provided(provider)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
         skills = None if launch.bare or stage.demo else SessionSkills(session.work_dir)
         toolset = await asyncio.to_thread(
@@ -219,6 +234,8 @@ async def open_session(
             checks=() if stage.demo else config.checks,
         )
         soul.skills = skills
+        if launch.once_only:
+            soul.answer_once_only()
         not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
         if not_added and not waits_for_sandbox:
             # A script would go on without the folder that it needs.
@@ -249,6 +266,11 @@ async def open_session(
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
+    if given is None and is_old and await asyncio.to_thread(_has_futures, session):
+        await asyncio.to_thread(import_module, "kimi_tui.futures.leftovers")
+        from kimi_tui.futures.leftovers import take_up
+
+        soul.keep(take_up(soul))
     return Opened(
         soul=soul,
         history=soul.hand_over_history(),
@@ -267,6 +289,13 @@ async def open_session(
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
+
+
+def _has_futures(session: Session) -> bool:
+    """Return whether a killed program may have left futures in the folder of the session's neighbours."""
+    with contextlib.suppress(OSError):
+        return any(name.startswith(".future-") for name in os.listdir(session.dir.parent))
+    return False
 
 
 def _has_servers(work_dir: Path) -> bool:

@@ -8,6 +8,7 @@ made from the messages, without times and diffs. `end_of_context` is the short f
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from kimi_tui import lenient_json
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.prompts import INTERRUPTED
 from kimi_tui.session.context_index import EMPTY_WORLD_LINE, WorldLineContent
-from kimi_tui.session.journal import JournalEntry
+from kimi_tui.session.journal import FUTURE, JournalEntry
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
@@ -79,7 +81,9 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
     shown_as: WorldLine | None = None
     left: dict[int, WorldLine] = {}
     cuts = _cuts(context.journal.entries)
-    for world_line in [*world_lines.list(context.world_line), None]:
+    lines = world_lines.list(context.world_line)
+    futures = [one for one in lines if one.reason == FUTURE]
+    for world_line in [*(one for one in lines if one.reason != FUTURE), None]:
         line = context.world_line if world_line is None else world_lines.read(world_line.n)
         builder.begin_world_line(line)
         made = cuts.get(0 if world_line is None else world_line.n)
@@ -112,6 +116,18 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
         for segment in following:
             builder.add_segment(segment)
         shown, shown_as = line, world_line
+        # A future begins like a line that was shown before another one took its place.
+        n_shown = world_line.n if world_line is not None else math.inf
+        for one in [future for future in futures if future.n < n_shown]:
+            futures.remove(one)
+            there = world_lines.read(one.n)
+            n_shared = shared_checkpoints(shown, there)
+            from_line = 0
+            for known in left.values():
+                if (more := shared_checkpoints(world_lines.read(known.n), there)) > n_shared:
+                    n_shared, from_line = more, known.n
+            builder.add_future(one, there, shown if not from_line else left[from_line], n_shared)
+            left[one.n] = one
     return builder.finish(is_open=ends_open(context.messages))
 
 
@@ -160,6 +176,36 @@ def _parted_later(
     return found, shared
 
 
+def line_added(
+    session: Session,
+    n: int,
+    line: WorldLineContent,
+    from_line: int,
+    beginning: Sequence[Checkpoint],
+    shared: int,
+) -> ev.WorldLineAdded:
+    """Return the event for a future that became a world line.
+
+    Args:
+        session: open.
+        n: the number of the line; `line` is its content.
+        from_line: the line with which it begins; `beginning` are the checkpoints of that one.
+        shared: how many of them it shares.
+    """
+    own = segments(line, shared)
+    note = session.context.journal.futures.get(n, {})
+    return ev.WorldLineAdded(
+        n=n,
+        key=lenient_json.text(note.get("key")),
+        from_line=from_line,
+        uid=beginning[shared].uid if shared < len(beginning) else "",
+        ids=tuple(one.point.id for one in own),
+        uids=tuple(one.point.uid for one in own),
+        kinds=tuple(one.kind for one in own),
+        labels=tuple("" if one.kind in SUMMARIES else one.label for one in own),
+    )
+
+
 def rebuild_world_line(
     session: Session,
     records: Sequence[EventRecord],
@@ -206,6 +252,7 @@ class _HistoryBuilder:
         records: Sequence[EventRecord],
         dmails: Mapping[str, ev.ContextReverted] | None = None,
     ) -> None:
+        self._session = session
         self._dmails = dmails or {}
         self._recorded = records_by_checkpoint(records)
         self._restored = [one for one in records if isinstance(one.event, ev.FilesRestored)]
@@ -313,6 +360,25 @@ class _HistoryBuilder:
         else:
             restored = ev.FilesRestored(uid, entry.paths)
         self._add(restored, at)
+
+    def add_future(
+        self,
+        future: WorldLine,
+        line: WorldLineContent,
+        beginning: WorldLineContent | WorldLine,
+        shared: int,
+    ) -> None:
+        """Add a line that was never the live one.
+
+        Args:
+            future: the line; `line` is its content.
+            beginning: the line that has its first checkpoints, the one that is shown or one that was left.
+            shared: how many of them it shares.
+        """
+        n = beginning.n if isinstance(beginning, WorldLine) else 0
+        self._add(
+            line_added(self._session, future.n, line, n, beginning.checkpoints, shared), self._at
+        )
 
     def add_switch(self, world_line: WorldLine, back: WorldLine, shared: int) -> None:
         """Add that the first `shared` checkpoints of `back` took the place of `world_line` (jump, undo or redo)."""

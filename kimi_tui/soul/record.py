@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from kimi_tui import lenient_json
-from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines, names_in
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.rotation import LIVE_NAME
@@ -39,6 +39,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     Event,
     EventRecord,
+    FutureChanged,
     JobsChanged,
     LineChanged,
     ModeChanged,
@@ -163,8 +164,8 @@ class Recorder:
     def _take(self, record: EventRecord) -> None:
         event = record.event
         match event:
-            case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress():
-                # These events tell of this run of the program alone.
+            case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress() | FutureChanged():
+                # These events tell of this run of the program alone, or are kept in the journal.
                 return
             case ToolsChanged(added=(), removed=()):
                 return
@@ -488,6 +489,8 @@ def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
         match record.event:
             case CheckpointCreated(id=number, uid=uid) as event:
                 lines.add(event, CheckpointName(uid, number))
+            case ev.WorldLineAdded() as event:
+                lines.add_line(event, names_in(event), record.at)
             case event:
                 lines.apply(event, record.at)
     return None if lines.is_lost else [point.uid for point in lines.live.points]

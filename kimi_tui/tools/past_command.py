@@ -54,6 +54,8 @@ FOLDER = "futures"
 _SCRATCH = f"{RUN_PREFIX}now"
 _KEPT_S = 86_400.0
 """Seconds for which a base that nothing uses stays for the next command."""
+_SET = "~"
+"""What stands in the name of the place of a set of futures, between the session and the set."""
 _MOST_FOLDERS = 1000
 NOT_RUN = 125
 """The exit code for a command that could not be run, as in `git bisect run`, where it means that nothing can be said."""
@@ -113,6 +115,7 @@ class PastCommands:
         self._base: Base | None = None
         self._sandbox: Sandbox | None = None
         self._shares: Sequence[Share] = ()
+        self._hidden: Sequence[str] = ()
         self._work = Path(os.path.realpath(past.root))
         self._place = place_of(session_dir, environ)
 
@@ -154,6 +157,7 @@ class PastCommands:
             self._stack.callback(_removed, scratch)
             own = (str(data_dir(self._environ)),)
             self.past.scan(scratch, own, self._stopped.is_set)
+        self._hidden = hidden
         self._shares = shares_of(self.past.files(self.past.newest), self._work, hidden)
 
     async def close(self) -> None:
@@ -228,6 +232,7 @@ class PastCommands:
                 self._work,
                 self._shares,
                 is_confined=self._sandbox is not None,
+                hidden=self._hidden,
             )
         )
         argv = bash_argv(command, self._environ, self._work)
@@ -289,6 +294,11 @@ def place_of(session_dir: Path, environ: Mapping[str, str]) -> Path:
     return _top(environ) / session_dir.name
 
 
+def set_place(session_dir: Path, group: str, environ: Mapping[str, str]) -> Path:
+    """Return the folder for the files of a set of futures; nothing of it is used again."""
+    return _top(environ) / f"{session_dir.name}{_SET}{group}"
+
+
 def _top(environ: Mapping[str, str]) -> Path:
     return Path(os.path.realpath(data_dir(environ))) / FOLDER
 
@@ -323,7 +333,7 @@ def sweep(environ: Mapping[str, str], but: Path | None = None) -> int:
             try:
                 n_removed += _remove_runs(place)
                 n_removed += _removed(_caches(environ) / place.name)
-                if not _is_wanted(place):
+                if _SET in place.name or not _is_wanted(place):
                     remove_tree(place)
                     n_removed += 1
             finally:

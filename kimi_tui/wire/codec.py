@@ -222,6 +222,16 @@ def encode_record(record: EventRecord) -> Json:
     return line if name in _KIMI_CLI_NAMES else line | _SKIPPED_BY_KIMI_CLI
 
 
+def encode_event(event: Event) -> Json:
+    """Return the payload with which an event is stored."""
+    return _encode(event)[1]
+
+
+def decode_event(name: str, payload: Mapping[str, Any]) -> Event | None:
+    """Return the event of a payload; None if it is none."""
+    return _decode_plain(name, dict(payload))
+
+
 # -- kimi-cli's own shapes -----------------------------------------------------------------------------------------
 
 

@@ -632,6 +632,113 @@ class JobsChanged:
     running: int
 
 
+FutureStatus = Literal[
+    "preparing", "waiting", "running", "asking", "checking", "done", "failed", "stopped"
+]
+FUTURE_ENDS = frozenset[FutureStatus]({"done", "failed", "stopped"})
+"""The states of a future that has ended."""
+CheckResult = Literal["", "passed", "failed", "not run"]
+
+
+@dataclass(frozen=True, slots=True)
+class FutureChanged:
+    """The whole state of one future: a continuation of the session from a checkpoint, in a process of its own.
+
+    The event is not recorded: the journal of the session has the last state of each future that became a world line. While
+    a future runs, its own events are on a wire of its own (`kimi_tui.futures`).
+
+    Attributes:
+        key: names it in the session; it is unique.
+        group: names the futures that were started together.
+        number: counts them from 1.
+        name: the name that the user sees.
+        state: what it is doing. `preparing` makes its files, `waiting` waits for its turn at the model, `done` has ended in order.
+        why: why it waits, failed or was stopped, as a sentence; empty for no reason.
+        checkpoint_id: the checkpoint before which it begins; -1 for the end of the line. `uid` is that checkpoint's uid.
+        from_line: the world line of that checkpoint; 0 for the current one.
+        message: its first message.
+        model: its model, as the server calls it.
+        tier: how it gets files of its own (`tools.sandbox.view.Tier`).
+        step: the number of its newest step.
+        input: the input tokens of its calls; `cached` of them were cached, `output` were written.
+        cost: its cost by the configured prices; -1 if there are none.
+        began_at: when it was started, in seconds since 1970; `ended_at` is when it ended, 0 before.
+        asks: the ids of its requests that wait for an answer.
+        check: the result of the check; empty for none, or before it has ended.
+        check_exit: the exit code of the check; -1 for none. `check_s` are the seconds that it took.
+        check_output: the last lines of its output.
+        own_check: the files that the check may depend on and that the future changed: tests, and the settings of CI.
+        files: the number of files that differ from its beginning; `added` and `removed` count lines.
+        last_words: the beginning of its last answer.
+        world_line: the number of its world line; 0 before it is one, or if it has no step.
+        removed_at: when the user removed it; 0 if nobody did.
+    """
+
+    key: str
+    group: str = ""
+    number: int = 1
+    name: str = ""
+    state: FutureStatus = "preparing"
+    why: str = ""
+    checkpoint_id: int = -1
+    uid: str = ""
+    from_line: int = 0
+    message: str = ""
+    model: str = ""
+    tier: str = ""
+    step: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    cost: float = -1.0
+    began_at: float = 0.0
+    ended_at: float = 0.0
+    asks: tuple[str, ...] = ()
+    check: CheckResult = ""
+    check_exit: int = -1
+    check_s: float = 0.0
+    check_output: str = ""
+    own_check: tuple[str, ...] = ()
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    last_words: str = ""
+    world_line: int = 0
+    removed_at: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.state in FUTURE_ENDS
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of its calls, input and output."""
+        return self.input + self.output
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLineAdded:
+    """A world line came to the session without having been the live one: a future that has ended.
+
+    The first checkpoints of the line are those of world line `from_line` before `uid` (empty: all of them); `ids`, `uids`,
+    `kinds` and `labels` are its further ones, in order.
+
+    Attributes:
+        n: its number.
+        key: the future whose line it is.
+    """
+
+    n: int
+    key: str
+    from_line: int = 0
+    uid: str = ""
+    ids: tuple[int, ...] = ()
+    uids: tuple[str, ...] = ()
+    kinds: tuple[CheckpointKind, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
 Event = (
     TurnBegin
     | TurnEnd
@@ -668,10 +775,12 @@ Event = (
     | JobsChanged
     | PromptProgress
     | Notice
+    | FutureChanged
+    | WorldLineAdded
 )
 
 
-SESSION_FACTS = TitleChanged | ModelChanged | MarksChanged
+SESSION_FACTS = TitleChanged | ModelChanged | MarksChanged | FutureChanged | WorldLineAdded
 """Events about the whole session, which are recorded wherever it stands: they belong to no step."""
 STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
 """Events that only bring more of a text; there are many per second while an answer is written or a tool runs."""

@@ -41,6 +41,9 @@ while a command of the agent ran in the background, made by it or by somebody el
 FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
 """Changes that are not certainly the agent's nor a restore's. A rescue snapshot finds changes of somebody else."""
 
+ANY_ROOT = (0, 0)
+"""Device and inode in place of those of a work folder that does not exist yet: an overlay that has the files with these stamps."""
+
 _MAX_LOG_BYTES = 1 << 30
 _log = logging.getLogger(__name__)
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -276,6 +279,34 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
+    def add_all(self, records: Sequence[Snapshot | str]) -> None:
+        """Append snapshots, and checkpoints between them by their uids, in one write, and sync it: all of them or none.
+
+        Raises:
+            OSError: the disk refused; the log is as before.
+        """
+        lines: list[Mapping[str, Any]] = []
+        last = self._snapshots[-1].id if self._snapshots else ""
+        for one in records:
+            if isinstance(one, Snapshot):
+                lines.append(_stored(one))
+                last = one.id
+            else:
+                lines.append({"mark": one, "after": last})
+        self._append(*lines, sync=True)
+        for one in records:
+            if isinstance(one, Snapshot):
+                self._take(one)
+            else:
+                self._marks[one] = len(self._snapshots) - 1
+                self._order.clear()
+
+    def marks_from(self, place: int) -> list[tuple[int, str]]:
+        """Return the checkpoints that were made after the snapshot at a place of the log, or later: each with the place of the last
+        snapshot before it, in the order in which they were made.
+        """
+        return [(after, uid) for uid, after in self._marks.items() if after >= place]
+
     def add_first(
         self, folders: Folders, root: Sequence[int], *, at: float, note: str = ""
     ) -> Snapshot:
@@ -323,7 +354,8 @@ class SnapshotLog:
         base = self._latest.base
         if not isinstance(base, ManifestTable):
             return edited({}, dict(self._latest))
-        folders = base.folders if self._root_id == list(root) else without_stamps(base.folders)
+        is_same = self._root_id in (list(root), list(ANY_ROOT))
+        folders = base.folders if is_same else without_stamps(base.folders)
         return edited(folders, self._latest.changes) if self._latest.changes else folders
 
     def manifest_at(self, snapshot: Snapshot) -> Manifest:
@@ -383,8 +415,8 @@ class SnapshotLog:
         said = [one.note for one in self._snapshots[: self._position[snapshot.id] + 1] if one.note]
         return list(dict.fromkeys(said))
 
-    def _append(self, record: Mapping[str, Any], *, sync: bool) -> None:
-        line = json.dumps(record, ensure_ascii=True).encode() + b"\n"
+    def _append(self, *records: Mapping[str, Any], sync: bool) -> None:
+        line = b"".join(json.dumps(one, ensure_ascii=True).encode() + b"\n" for one in records)
         if self._joins_line:
             line = b"\n" + line
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -21,6 +21,7 @@ from pathlib import Path
 from kimi_tui.display_names import some_of
 from kimi_tui.filesystem import identity_of
 from kimi_tui.workspace import restore
+from kimi_tui.workspace.adoption import contents_of, detour, difference_plan
 from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.diff import (
     Changes,
@@ -61,7 +62,7 @@ from kimi_tui.workspace.restore import (
 )
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
-from kimi_tui.workspace.store import BlobStore, ScratchStore, disk_usage
+from kimi_tui.workspace.store import BlobDamaged, BlobStore, ScratchStore, disk_usage
 from kimi_tui.workspace.tree_watch import TreeWatch, held_files
 
 _log = logging.getLogger(__name__)
@@ -418,6 +419,60 @@ class Tracker:
             if found is not None:
                 added, removed = added + found.added, removed + found.removed
         return added, removed, sorted(lost)
+
+    def adopt(self, folder: Path, since: str, by: By) -> bool:
+        """Take the snapshots of a copy of this session into the log, with their contents; return whether it has new ones now.
+
+        Args:
+            folder: the folder of the snapshots of the copy.
+            since: the snapshot with whose files the copy began.
+            by: the author of the changes since the last scan.
+
+        Raises:
+            OSError: the disk refused; the log is as before.
+        """
+        self.take_snapshot(by)
+        copied, texts = stored_snapshots(folder)
+        records = detour(self._log, copied, since)
+        if not records:
+            return False
+        for name, entry in contents_of(records).items():
+            if not self._store.has(name):
+                # A file whose contents are gone cannot be restored, as anywhere else in the log.
+                with contextlib.suppress(BlobDamaged):
+                    self._store.put(texts.content(entry), name)
+        self._store.flush()
+        self._log.add_all(records)
+        return True
+
+    def apply_difference(
+        self, folder: Path, since: str, by: By
+    ) -> tuple[Restored, tuple[str, ...]]:
+        """Bring what a copy of this session changed into the work folder; return the outcome, and the conflicts, which stay as they are.
+
+        Args:
+            folder: the folder of the snapshots of the copy.
+            since: the snapshot with whose files the copy began.
+            by: the author of the changes since the last scan.
+
+        Raises:
+            OSError: the disk refused; each file has its planned or its former state.
+        """
+        self.take_snapshot(by)
+        copied, texts = stored_snapshots(folder)
+        begun = copied.get(since)
+        if begun is None:
+            return Restored(), ()
+        changes = difference_plan(copied, begun, self._scanner_manifest())
+        for one in changes:
+            if one.then is not None and not self._store.has(one.then.blob):
+                with contextlib.suppress(BlobDamaged):
+                    self._store.put(texts.content(one.then), one.then.blob)
+        self._store.flush()
+        prepared = self.prepare(RestorePlan(tuple(changes)))
+        if prepared is None:
+            return Restored(), ()
+        return self.carry_out(prepared), prepared.left
 
     # -- planning --------------------------------------------------------------------------------
 

@@ -321,7 +321,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     if is_full:
         sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
         own_user = not _unshare(online)
-        _end_with_parent()
+        end_with_parent(_SIGKILL)
         _go_on_below(stay, is_command=False)
         _lay_over(paths)
         laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
@@ -427,12 +427,16 @@ def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> No
         stay(child, is_command)
         os._exit(127)
     if not is_command:
-        _end_with_parent()
+        end_with_parent(_SIGKILL)
 
 
-def _end_with_parent() -> None:
-    # This comes after entering user namespaces, which resets it.
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "ending with the parent process")
+def end_with_parent(number: int) -> None:
+    """Have this process get a signal when its parent ends. Entering a user namespace resets this.
+
+    Raises:
+        OSError: the system refused.
+    """
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "ending with the parent process")
 
 
 def _cover(
@@ -1123,7 +1127,7 @@ def _begin_bubblewrap(
     Raises:
         OSError: bubblewrap did not start the command in `_TRIES` attempts.
     """
-    _end_with_parent()
+    end_with_parent(_SIGKILL)
     said = b""
     unsteady: set[str] = set()
     for _ in range(_TRIES):
@@ -1319,7 +1323,7 @@ def begin_search(arguments: list[str]) -> None:
         for word in words:
             kind, _, value = word.partition(":")
             told[kind].append(value)
-        _end_with_parent()
+        end_with_parent(_SIGKILL)
         if told["parent"] != [str(os.getppid())]:
             raise OSError(errno.ESRCH, "the program has ended")
         for number in told["given"]:

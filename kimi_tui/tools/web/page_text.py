@@ -351,7 +351,9 @@ def _markdown(part: Element) -> str:
         def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
             return cast(
                 str,
-                super().convert_td(el, text.replace("\\|", "|").replace("|", "\\|"), parent_tags),
+                cast(Any, super()).convert_td(
+                    el, text.replace("\\|", "|").replace("|", "\\|"), parent_tags
+                ),
             )
 
         def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:

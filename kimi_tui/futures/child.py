@@ -1,0 +1,453 @@
+"""The process of a future: opens its session, runs its turn, runs the check, and tells all of it as lines of JSON.
+
+Standard input has first the order (`Order`), then the messages of `headless.messages`, and two more: `{"type": "go"}` lets the
+request that was asked for leave, and `{"type": "limit", "text": WORDS}` stops the turn because a limit was reached. The end of
+standard input stops everything in order. Lines on standard output are objects with one key:
+
+    {"record": LINE}        an event of the session, as in `wire.jsonl`
+    {"ready": FACTS}        the session is open: the model, the mode, and why there is no sandbox
+    {"gate": "ask"}         a request waits for its turn; "first" when its answer begins, "left" when it has ended
+    {"spent": [INPUT, CACHED, OUTPUT, COST]}   after each step; the cost is -1 without prices
+    {"ended": FACTS}        the turn has ended: the reason, error, advice and kind of `TurnEnd`, the limit that was reached, the answer, and whether the
+                            check follows
+    {"checked": FACTS}      the check has ended: exit code (null if it was not run), seconds, and the last lines of its output
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from kimi_tui import lenient_json
+from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import ConfigError
+from kimi_tui.headless.messages import BadMessage, message_of
+from kimi_tui.headless.output import Output, OutputGone, complain
+from kimi_tui.headless.standard_input import StandardInput
+from kimi_tui.launch import CannotOpen, Launch, Options, launch_of
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import encode_record
+
+if TYPE_CHECKING:
+    from kimi_tui.agent_parts import Mode
+    from kimi_tui.llm.provider import ChatProvider, StreamItem, ToolSpec
+    from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.opening import Opened
+
+CHECK_LINES = 20
+_MOST_ANSWER = 20_000
+_HEARD_S = 2.0
+
+
+class Order(NamedTuple):
+    """What a future is to do.
+
+    Attributes:
+        session: the folder of its session.
+        message: the message of its turn.
+        choice: the model, as a `ModelChoice`.
+        options: the fields of `Launch` that the command line of the program, or its user, had set: mode, sandbox, bare, added.
+        max_steps, max_tokens, max_cost: its limits; 0 for none.
+        check: the command of the check; empty for none. `check_s` are the seconds after which it is stopped.
+        network: whether the check may use the network.
+        variables: environment variables for the commands of the agent and the check.
+        known: what the program has asked the server: window, capabilities, dialect and URL; empty to ask again.
+    """
+
+    session: str
+    message: str
+    choice: Mapping[str, Any]
+    options: Mapping[str, Any]
+    max_steps: int = 0
+    max_tokens: int = 0
+    max_cost: float = 0.0
+    check: str = ""
+    check_s: float = 600.0
+    network: bool = False
+    variables: Mapping[str, str] = {}
+    known: Mapping[str, Any] = {}
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Lets the requests of this process leave one by one, when the program says so."""
+
+    _tell: asyncio.Queue[dict[str, Any] | None]
+    _waiting: list[asyncio.Event] = field(default_factory=list[asyncio.Event])
+
+    def go(self) -> None:
+        """Let the request that has waited longest leave."""
+        if self._waiting:
+            self._waiting.pop(0).set()
+
+    @contextlib.asynccontextmanager
+    async def taken(self) -> AsyncGenerator[Callable[[], None]]:
+        """Wait until a request may leave; yield a function to be called when its answer begins."""
+        turn = asyncio.Event()
+        self._waiting.append(turn)
+        self._tell.put_nowait({"gate": "ask"})
+        is_begun: list[bool] = []
+
+        def first() -> None:
+            if not is_begun:
+                is_begun.append(True)
+                self._tell.put_nowait({"gate": "first"})
+
+        try:
+            await turn.wait()
+            yield first
+        finally:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            self._tell.put_nowait({"gate": "left"})
+
+
+def _take_turns(provider: ChatProvider, turns: _Turns) -> None:
+    """Have the requests of a model wait for their turns."""
+    from kimi_tui.llm.provider import TextDelta, ThinkDelta, ToolCallDelta
+
+    ask = provider.generate
+
+    async def generate(
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Any],
+        *,
+        most_tokens: int = 0,
+    ) -> AsyncGenerator[StreamItem]:
+        async with turns.taken() as first:
+            stream = ask(system, tools, history, most_tokens=most_tokens)
+            async with contextlib.aclosing(stream):
+                async for item in stream:
+                    if isinstance(item, TextDelta | ThinkDelta | ToolCallDelta):
+                        first()
+                    yield item
+
+    # The method of this object alone, so that every other attribute is that of the model.
+    provider.generate = generate  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _tell_facts(provider: ChatProvider, known: Mapping[str, Any]) -> None:
+    """Give a model what the program has asked its server."""
+    from kimi_tui.llm.dialects import dialect_named
+    from kimi_tui.llm.models import ServerFacts
+
+    can = known.get("capabilities")
+    provider.facts = ServerFacts(  # pyright: ignore[reportAttributeAccessIssue]
+        dialect=dialect_named(known["dialect"]) if known.get("dialect") else None,
+        window=known.get("window"),
+        capabilities=None if can is None else frozenset(can),
+        base_url=known.get("base_url"),
+        one_at_a_time=bool(known.get("one_at_a_time")),
+    )
+
+
+class _Child:
+    def __init__(self, order: Order, lines: AsyncIterator[bytes], output: Output) -> None:
+        self._order = order
+        self._lines = lines
+        self._output = output
+        self._told: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._turns = _Turns(self._told)
+        self._soul: KimiSoul | None = None
+        self._end: ev.TurnEnd | None = None
+        self._limit = ""
+        self._is_stopped = False
+        self._checking: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[Opened] | None = None
+        self._answer: list[str] = []
+        self._turn_over = asyncio.Event()
+        self._prices: Mapping[str, object] = {}
+
+    async def run(self) -> int:
+        """Run to the end; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop)
+        writing = asyncio.create_task(self._write(), name="output")
+        reading = asyncio.create_task(self._read(), name="messages")
+        try:
+            return await self._whole()
+        finally:
+            reading.cancel()
+            self._told.put_nowait(None)
+            await writing
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        if self._checking is not None:
+            self._checking.cancel()
+        if self._soul is None:
+            if self._opening is not None:
+                self._opening.cancel()
+        elif self._soul.running:
+            self._keep(self._soul.interrupt())
+
+    def _keep(self, work: Any) -> None:
+        self._working = asyncio.ensure_future(work)
+
+    # -- the session -----------------------------------------------------------------------------
+
+    def _launch(self) -> Launch:
+        order = self._order
+        mode = cast("Mode", order.options.get("mode", "sandboxed"))
+        launch = launch_of(Options(work_dir=os.getcwd(), mode=mode))
+        facts: dict[str, Any] = {**order.choice, "headers": dict(order.choice.get("headers") or {})}
+        for name in ("capabilities", "remarks"):
+            if facts.get(name) is not None:
+                facts[name] = tuple(facts[name])
+        config = launch.config
+        if order.max_steps:
+            control = config.loop_control._replace(max_steps_per_turn=order.max_steps)
+            config = config._replace(loop_control=control)
+        return launch._replace(
+            config=config,
+            choice=ModelChoice(**facts),
+            resume=None,
+            mode=mode,
+            sandbox=bool(order.options.get("sandbox", True)),
+            bare=bool(order.options.get("bare", False)),
+            added=tuple(Path(one) for one in order.options.get("added", ())),
+            max_tokens=order.max_tokens,
+            max_cost=order.max_cost,
+            prompt="",
+        )
+
+    async def _whole(self) -> int:
+        from kimi_tui.own_process import harden
+        from kimi_tui.session.session import Session
+        from kimi_tui.soul.kimisoul import TURN_ERRORS
+        from kimi_tui.soul.opening import GivenSession, open_session
+
+        os.environ.update(self._order.variables)
+        launch = self._launch()
+        self._prices = launch.config.prices
+        harden()
+        session = Session(Path(self._order.session), launch.work_dir)
+
+        def provided(model: ChatProvider) -> None:
+            _take_turns(model, self._turns)
+            if self._order.known:
+                _tell_facts(model, self._order.known)
+
+        given = GivenSession(session, provided)
+        self._opening = asyncio.create_task(
+            open_session(launch, waits_for_sandbox=False, given=given), name="opening"
+        )
+        opened = await self._opening
+        gc.freeze()
+        gc.enable()
+        soul = self._soul = opened.soul
+        subscription = soul.wire.subscribe()
+        following = asyncio.create_task(self._follow(subscription), name="follow")
+        try:
+            self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
+            if not (self._is_stopped or self._limit):
+                with contextlib.suppress(*TURN_ERRORS):
+                    await soul.run(self._order.message)
+            await self._settle(soul)
+            with contextlib.suppress(TimeoutError):
+                # The end of a turn is on the wire when `run` returns, and is heard a moment later.
+                await asyncio.wait_for(self._turn_over.wait(), 0 if self._is_stopped else _HEARD_S)
+            if self._end is None:
+                self._end = ev.TurnEnd("interrupted")
+            end = self._end
+            in_order = end.reason in ("done", "rejected") or end.kind in ("steps", "budget")
+            checks = bool(self._order.check) and not self._is_stopped
+            checks = checks and (in_order or bool(self._limit))
+            self._tell({"ended": {**self._ending(end), "checks": checks}})
+            if checks:
+                self._checking = asyncio.create_task(self._check(soul), name="check")
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._checking
+        finally:
+            await soul.aclose()
+            await following
+        return 0
+
+    async def _settle(self, soul: KimiSoul) -> None:
+        """Have the last changes of files in a snapshot, also those of commands that run in the background."""
+        await soul.files_ready()
+        await soul.folder.settled()
+        with contextlib.suppress(OSError):
+            if soul.folder.is_ready:
+                await soul.folder.take("agent")
+        await soul.flush()
+
+    def _ending(self, end: ev.TurnEnd) -> dict[str, Any]:
+        return {
+            "reason": end.reason,
+            "error": end.error,
+            "advice": end.advice,
+            "kind": end.kind,
+            "limit": self._limit,
+            "answer": "".join(self._answer)[-_MOST_ANSWER:],
+        }
+
+    async def _follow(self, subscription: AsyncIterable[ev.EventRecord]) -> None:
+        soul = self._soul
+        assert soul is not None
+        async for record in subscription:
+            event = record.event
+            match event:
+                case ev.StepBegin() | ev.StepRetry():
+                    self._answer.clear()
+                case ev.TextPart(text):
+                    self._answer.append(text)
+                case ev.TurnEnd():
+                    self._end = event
+                    self._turn_over.set()
+                case _:
+                    pass
+            self._tell({"record": encode_record(record)})
+            if isinstance(event, ev.StatusUpdate | ev.TurnEnd):
+                spent = soul.spent
+                cost = spent.cost if soul.model_name in self._prices else -1.0
+                self._tell({"spent": [spent.input, spent.cached, spent.output, cost]})
+
+    # -- the check -------------------------------------------------------------------------------
+
+    async def _check(self, soul: KimiSoul) -> None:
+        from kimi_tui.tools.past_command import last_lines
+        from kimi_tui.tools.process import RunningCommand, child_environment
+        from kimi_tui.tools.sandbox.policy import NoSandbox
+        from kimi_tui.tools.shell import bash_argv
+
+        order, work = self._order, soul.session.work_dir
+        argv = bash_argv(order.check, os.environ, work)
+        environ, words = child_environment(os.environ), tuple[str, ...]()
+        await soul.sandbox_ready()
+        try:
+            if soul.sandbox is not None:
+                confined = await asyncio.to_thread(
+                    soul.sandbox.confined, argv, work, network=order.network
+                )
+                argv, environ, words = list(confined.argv), confined.environ, confined.words
+            ran = await RunningCommand(
+                argv,
+                work_dir=work,
+                environ=environ,
+                timeout_s=order.check_s,
+                on_output=lambda _: None,
+                confined_to=words,
+                ends_all=True,
+            ).run()
+        except (OSError, NoSandbox) as error:
+            why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            self._tell({"checked": {"exit": None, "seconds": 0.0, "output": why}})
+            return
+        code = ran.exit_code
+        if code is not None and code < 0:
+            code = 128 - code
+        output = "\n".join(last_lines(ran.output.text, CHECK_LINES))
+        facts: dict[str, Any] = {"exit": code, "seconds": ran.duration_s, "output": output}
+        self._tell({"checked": facts})
+
+    # -- lines -----------------------------------------------------------------------------------
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        self._told.put_nowait(line)
+
+    async def _write(self) -> None:
+        is_gone = False
+        while (line := await self._told.get()) is not None:
+            lines = [line]
+            while not self._told.empty() and (more := self._told.get_nowait()) is not None:
+                lines.append(more)
+            text = "".join(json.dumps(one, ensure_ascii=True) + "\n" for one in lines)
+            try:
+                if not is_gone:
+                    await self._output.write(text)
+            except OutputGone:
+                is_gone = True
+                self._stop()
+
+    async def _read(self) -> None:
+        async for line in self._lines:
+            if line.strip():
+                try:
+                    await self._carry_out(line)
+                except BadMessage as bad:
+                    complain(str(bad))
+        self._stop()
+
+    async def _carry_out(self, line: bytes) -> None:
+        try:
+            found = lenient_json.mapping(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise BadMessage(f"The line is not JSON: {error}.") from error
+        kind = found.get("type")
+        if kind == "go":
+            self._turns.go()
+            return
+        if kind == "limit":
+            self._limit = str(found.get("text", ""))
+            if self._soul is not None and self._soul.running:
+                await self._soul.interrupt()
+            return
+        message = message_of(line)
+        soul = self._soul
+        if message.kind in ("interrupt", "close"):
+            self._stop()
+        elif soul is None:
+            raise BadMessage("The session is not open yet.")
+        elif message.kind in ("user", "steer"):
+            if soul.running:
+                soul.say(message.text)
+        elif message.kind == "answer":
+            soul.answer(message.request_id, message.answer, message.text)
+        else:
+            from kimi_tui.tools.sandbox.policy import NoSandbox
+
+            with contextlib.suppress(NoSandbox):
+                await soul.set_mode(message.mode)
+
+
+async def _main(out: int) -> int:
+    lines = aiter(StandardInput(complain).lines())
+    try:
+        first = await anext(lines)
+    except StopAsyncIteration:
+        return 0
+    try:
+        order = Order(**json.loads(first))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"The order of the future cannot be read: {error}") from error
+    return await _Child(order, lines, Output(out)).run()
+
+
+def main() -> int:
+    """Run the future that standard input orders; return the exit code. What goes wrong is one line on standard error."""
+    # Standard output has lines alone: nothing that a library prints may come among them.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        return asyncio.run(_main(out))
+    except (ConfigError, CannotOpen) as error:
+        complain(str(error))
+        return 1
+    except asyncio.CancelledError:
+        return 0
+    except OSError as error:
+        complain(error.strerror or str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

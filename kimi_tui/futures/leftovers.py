@@ -1,0 +1,107 @@
+"""Takes up the futures of a program that was killed: their finished steps become world lines when their session is opened again.
+
+Only their sessions are left then: a process of a future ends with the program, mounts end with their process, and what was written
+over the work folder is removed by the sweep of every start (`tools.past_command.sweep`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kimi_tui.filesystem import remove_tree
+from kimi_tui.futures.world_line import (
+    PREFIX,
+    FutureNote,
+    adopt,
+    has_step,
+    is_running,
+    left_behind,
+)
+from kimi_tui.session.errors import SessionError
+from kimi_tui.soul.errors import SoulBusy
+from kimi_tui.wire.events import Notice
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
+
+log = logging.getLogger(__name__)
+
+KILLED = "The program ended while this future ran."
+_WAIT_S = 10.0
+"""Seconds that the processes of futures have to end after the program, which they do in order."""
+_ASKED_S = 0.2
+
+
+def are_there(bucket: Path) -> bool:
+    """Return whether sessions of futures are among those of a work folder. It reads the folder, so call it in a thread."""
+    with contextlib.suppress(OSError):
+        return any(name.startswith(PREFIX) for name in os.listdir(bucket))
+    return False
+
+
+async def take_up(soul: KimiSoul, told: bool = True) -> int:
+    """Make the futures that a killed program left to a session its world lines, and remove those without a step.
+
+    Those of sessions that do not exist any more are removed too.
+
+    Args:
+        soul: the engine of the session.
+        told: whether a notice says so.
+
+    Returns:
+        the number of new world lines.
+    """
+    session, n_taken = soul.session, 0
+    found = await asyncio.to_thread(lambda: list(left_behind(session.dir.parent)))
+    for folder, note in found:
+        try:
+            if note is None or not (session.dir.parent / note.parent).exists():
+                if not await asyncio.to_thread(_is_running, folder, wait=False):
+                    await asyncio.to_thread(remove_tree, folder)
+            elif note.parent == session.id and not await asyncio.to_thread(
+                _is_running, folder, wait=True
+            ):
+                n_taken += await _taken(soul, folder, note)
+        except SoulBusy:
+            break
+        except (OSError, SessionError) as error:
+            log.warning("a future of a killed program could not be taken up", exc_info=error)
+    if n_taken and told:
+        count = "1 future is" if n_taken == 1 else f"{n_taken} futures are"
+        words = f"The program ended while futures ran: {count} kept as world lines, up to the last finished step."
+        soul.wire.publish(Notice("info", words))
+    return n_taken
+
+
+def _is_running(folder: Path, *, wait: bool) -> bool:
+    until = time.monotonic() + (_WAIT_S if wait else 0.0)
+    while is_running(folder):
+        if time.monotonic() >= until:
+            return True
+        time.sleep(_ASKED_S)
+    return False
+
+
+async def _taken(soul: KimiSoul, folder: Path, note: FutureNote) -> bool:
+    """Make one future a world line; return false if it has no step, so that it was removed."""
+    if not await asyncio.to_thread(has_step, folder, note.n_before):
+        await asyncio.to_thread(remove_tree, folder)
+        return False
+    state = note.state
+    if not state.is_over:
+        state = replace(state, state="failed", why=KILLED, ended_at=time.time(), asks=())
+    await soul.files_ready()
+    session = soul.session
+    state, added = await soul.when_idle(
+        lambda: adopt(session, soul.folder, folder, state, note.since)
+    )
+    soul.wire.publish(added)
+    soul.wire.publish(state)
+    return True

@@ -1,0 +1,274 @@
+"""The program's side of the processes of a set: `StartServer` has them forked, `FutureProcess` talks to one and hears how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from kimi_tui.foreign_text import one_line
+from kimi_tui.futures.child import Order
+
+_MOST_LINE = 64 << 20
+_MOST_ERRORS = 4000
+_GRACE_S = 8.0
+"""Seconds that a process has for its end in order, before it is killed."""
+_SERVER = ("-P", "-X", "utf8", "-m", "kimi_tui.futures.start_server")
+_GONE = "The process that starts futures has ended."
+
+
+class _Ends(NamedTuple):
+    """The program's ends of the pipes of a future: to write to, to read from, and to read errors from."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+class StartServer:
+    """The process from which those of a set are forked, see `futures.start_server`.
+
+    Args:
+        keys: the futures of the set.
+        environ: their environment.
+    """
+
+    def __init__(self, keys: Iterable[str], environ: Mapping[str, str]) -> None:
+        self._keys = list(keys)
+        self._environ = environ
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._ends: dict[str, _Ends] = {}
+        self._begun: dict[str, asyncio.Future[int]] = {}
+        self._ended: dict[str, asyncio.Future[int]] = {}
+
+    async def start(self) -> None:
+        """Start it; it loads the engine meanwhile.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        loop = asyncio.get_running_loop()
+        theirs: list[int] = []
+        arguments: list[str] = []
+        try:
+            for key in self._keys:
+                (read, write), (out, told), (errors, said) = os.pipe(), os.pipe(), os.pipe()
+                self._ends[key] = _Ends(write, out, errors)
+                theirs += [read, told, said]
+                arguments.append(f"{key}={read},{told},{said}")
+                self._begun[key], self._ended[key] = loop.create_future(), loop.create_future()
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *_SERVER,
+                *arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=dict(self._environ),
+                pass_fds=theirs,
+                start_new_session=True,
+            )
+        finally:
+            for one in theirs:
+                os.close(one)
+        self._reading = asyncio.create_task(self._read(self._process), name="start server")
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            found: dict[str, Any] = {}
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(line)
+            for name, waiting in (("pid", self._begun), ("exit", self._ended)):
+                future = waiting.get(str(found.get("key")))
+                if name in found and future is not None and not future.done():
+                    future.set_result(int(found[name]))
+        for future in (*self._begun.values(), *self._ended.values()):
+            if not future.done():
+                future.set_exception(ConnectionError(_GONE))
+                # Nobody may wait for it.
+                future.exception()
+
+    def take_ends(self, key: str) -> _Ends:
+        """Return the program's ends of the pipes of a future, which the caller closes."""
+        return self._ends.pop(key)
+
+    async def begin(self, key: str, words: Sequence[str], folder: Path) -> int:
+        """Have the process of a future forked; return its process id.
+
+        Args:
+            key: the future.
+            words: the words for `confine`, which lay its files over the work folder; empty for none.
+            folder: the folder in which it runs.
+
+        Raises:
+            OSError: the server has ended.
+        """
+        process = self._process
+        if process is None or process.stdin is None:
+            raise ConnectionError(_GONE)
+        order = {"key": key, "words": list(words), "folder": str(folder)}
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        return await asyncio.shield(self._begun[key])
+
+    async def exit_code(self, key: str) -> int:
+        """Return the exit code of a future's process when it has ended, negative for a signal.
+
+        Raises:
+            OSError: the server ended first.
+        """
+        return await asyncio.shield(self._ended[key])
+
+    async def close(self) -> None:
+        """End it, with the processes that it has started."""
+        for ends in self._ends.values():
+            for one in ends:
+                os.close(one)
+        self._ends.clear()
+        process = self._process
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GRACE_S)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        if self._reading is not None:
+            await self._reading
+
+
+class FutureProcess:
+    """One process of a future.
+
+    Args:
+        key: the future.
+        server: starts it.
+        heard: called with each line that it tells, see `futures.child`.
+        words: the words for `confine`, which lay the files of the future over the work folder; empty for none.
+        folder: the folder in which it runs.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        server: StartServer,
+        heard: Callable[[Mapping[str, Any]], None],
+        words: Sequence[str],
+        folder: Path,
+    ) -> None:
+        self._key = key
+        self._server = server
+        self._heard = heard
+        self._words = words
+        self._folder = folder
+        self._errors: list[str] = []
+        self._writing: asyncio.WriteTransport | None = None
+        self._is_over = asyncio.Event()
+        self._is_stopped = False
+        self.pid = 0
+        """Its process id; 0 while it does not run."""
+
+    async def run(self, order: Order) -> str:
+        """Start it, and return when it has ended: an empty text, or why it ended too early.
+
+        Raises:
+            OSError: it cannot be started.
+            asyncio.CancelledError: cancelled; the process was killed.
+        """
+        loop = asyncio.get_running_loop()
+        ends = self._server.take_ends(self._key)
+        lines, errors = asyncio.StreamReader(_MOST_LINE), asyncio.StreamReader()
+        readers = [
+            await _connected(loop, reader, end)
+            for reader, end in ((lines, ends.stdout), (errors, ends.stderr))
+        ]
+        self._writing, _ = await loop.connect_write_pipe(
+            asyncio.BaseProtocol, os.fdopen(ends.stdin, "wb", buffering=0)
+        )
+        self._say(cast("Mapping[str, Any]", order._asdict()))
+        if self._is_stopped:
+            self._say({"type": "close"})
+        complaints: asyncio.Task[None] | None = None
+        try:
+            self.pid = await self._server.begin(self._key, self._words, self._folder)
+            complaints = asyncio.create_task(self._read_errors(errors))
+            await self._read(lines)
+            await complaints
+            code = await self._server.exit_code(self._key)
+        except BaseException:
+            self.kill()
+            if complaints is not None:
+                complaints.cancel()
+            raise
+        finally:
+            self.pid = 0
+            self._is_over.set()
+            self._writing.close()
+            for one in readers:
+                one.close()
+        if code == 0:
+            return ""
+        last = one_line(" ".join(self._errors[-1:])).removeprefix("kimi-tui: ")
+        if code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+            return f"Its process was ended by {name}."
+        return last or f"Its process ended with exit code {code}."
+
+    def say(self, **message: object) -> None:
+        """Send a message; one to a process that has ended is dropped."""
+        self._say(message)
+
+    async def stop(self) -> None:
+        """Stop it in order; after some seconds it is killed."""
+        self._is_stopped = True
+        self._say({"type": "close"})
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_over.wait(), _GRACE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill it; the commands of its agent end with it."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _say(self, message: Mapping[str, object]) -> None:
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.write(json.dumps(message).encode() + b"\n")
+
+    async def _read(self, lines: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await lines.readline()
+            except ValueError:
+                continue  # The line is longer than any that it writes.
+            if not line:
+                return
+            with contextlib.suppress(ValueError, RecursionError):
+                found: object = json.loads(line)
+                if isinstance(found, dict):
+                    self._heard(cast("Mapping[str, Any]", found))
+
+    async def _read_errors(self, errors: asyncio.StreamReader) -> None:
+        while line := await errors.read(_MOST_ERRORS):
+            text = line.decode("utf-8", "replace")
+            self._errors.extend(one for one in text.splitlines() if one.strip())
+            del self._errors[:-20]
+
+
+async def _connected(
+    loop: asyncio.AbstractEventLoop, reader: asyncio.StreamReader, end: int
+) -> asyncio.ReadTransport:
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(end, "rb", buffering=0)
+    )
+    return transport

@@ -1,0 +1,895 @@
+"""`Futures`, the futures of one open session: starts sets of them, follows and steers each, and makes them world lines at their end.
+
+Each future works on a fork of the session in a hidden folder, in a process of its own, over files of its own (`process`, `world_line`,
+`tools.sandbox.view`). The session and the work folder are not touched before a future is made the current line, which is the
+switch of world lines that exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kimi_tui import lenient_json
+from kimi_tui.app_paths import make_private
+from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.filesystem import remove_tree
+from kimi_tui.foreign_text import one_line
+from kimi_tui.futures.child import Order
+from kimi_tui.futures.own_checks import judging
+from kimi_tui.futures.planning import Planned, Planner, n_at_once
+from kimi_tui.futures.process import FutureProcess, StartServer
+from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
+from kimi_tui.futures.values import LONGEST_CHECK_S, Estimate, FuturesPlan, NoFutures
+from kimi_tui.futures.world_line import (
+    PREFIX,
+    FutureNote,
+    adopt,
+    has_step,
+    n_checkpoints,
+    stored_states,
+    write_note,
+)
+from kimi_tui.prompts import prompt
+from kimi_tui.session.errors import SessionError, SessionLocked
+from kimi_tui.session.metadata import read_state, write_state
+from kimi_tui.session.session import Session
+from kimi_tui.session.store import prune
+from kimi_tui.soul.errors import SoulBusy
+from kimi_tui.soul.folder_snapshots import FILES_NAME
+from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.tools.past_command import cache_of, set_place
+from kimi_tui.tools.sandbox.view import PastView, opened_view
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import Decoder
+from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, EventRecord, FutureChanged
+from kimi_tui.wire.queue import Wire
+from kimi_tui.workspace.adoption import hand_over_stamps
+from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
+from kimi_tui.workspace.diff import Changes, FileDifference
+from kimi_tui.workspace.manifest import Manifest
+from kimi_tui.workspace.snapshots import SnapshotLog
+
+if TYPE_CHECKING:
+    from kimi_tui.agent_parts import Mode
+    from kimi_tui.launch import Launch
+    from kimi_tui.soul.kimisoul import KimiSoul
+
+log = logging.getLogger(__name__)
+
+STARTS = "Its process starts."
+_LAST_WORDS = 400
+_OPINION_CHARS, _TASK_CHARS = 120_000, 4000
+_MOST_RECORDS = 20_000
+_MOST_TEXT = 1 << 16
+_WAITING = {
+    "first": "It waits until the first answer of another future begins, so that the past is paid for once.",
+    "turn": "It waits for its turn at the server.",
+}
+_NO_STEP = "It ended without a step."
+
+
+@dataclass(slots=True, eq=False)
+class _Future:
+    """A future of this run of the program.
+
+    Attributes:
+        state: its state.
+        planned: what it is to do.
+        wire: its own events; `records` are those so far.
+        fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session.
+        since: the snapshot of the files with which it began.
+        end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
+    """
+
+    state: FutureChanged
+    planned: Planned
+    plan: FuturesPlan
+    wire: Wire = field(default_factory=Wire)
+    records: list[EventRecord] = field(default_factory=list[EventRecord])
+    decoder: Decoder = field(default_factory=Decoder)
+    process: FutureProcess | None = None
+    fork: Session | None = None
+    n_before: int = 0
+    since: str = ""
+    end: str = ""
+    asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
+    ended: Mapping[str, Any] | None = None
+    checked: Mapping[str, Any] | None = None
+    is_stopped: bool = False
+    is_settled: bool = False
+    timer: asyncio.TimerHandle | None = None
+    differences: list[FileDifference] | None = None
+
+
+class Futures:
+    """The futures of one session.
+
+    Args:
+        soul: the engine of the session.
+        launch: the options with which the session was opened.
+        environ: the environment of the program.
+    """
+
+    def __init__(
+        self, soul: KimiSoul, launch: Launch, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._soul = soul
+        self._session = soul.session
+        self._launch = launch
+        self._environ = dict(os.environ if environ is None else environ)
+        self._planner = Planner(soul, launch, self._environ)
+        self._known = {one.key: one for one, _ in stored_states(soul.session)}
+        self._since = {
+            one.key: str(note.get("since", "")) for one, note in stored_states(soul.session)
+        }
+        self._futures: dict[str, _Future] = {}
+        self._groups: set[asyncio.Task[None]] = set()
+        self._wakes: list[Callable[[str], object]] = []
+        self._turns: dict[str, ModelTurns] = {}
+        soul.futures = lambda: self.states
+        soul.before_close.append(self.aclose)
+
+    def use(self, launch: Launch) -> None:
+        """Plan with other options from now on: another model was chosen, or other settings."""
+        if launch is not self._launch:
+            self._launch = launch
+            self._planner = Planner(self._soul, launch, self._environ)
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    @property
+    def states(self) -> Sequence[FutureChanged]:
+        """The state of each future of the session that was not removed, in the order in which they were started."""
+        return tuple(self._known.values())
+
+    def state(self, key: str) -> FutureChanged:
+        """Return the state of a future.
+
+        Raises:
+            NoFutures: there is none with that key.
+        """
+        if key not in self._known:
+            raise NoFutures("There is no such future.", "target")
+        return self._known[key]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one of them has not ended."""
+        return bool(self._groups)
+
+    @property
+    def asked(self) -> Sequence[tuple[str, ApprovalRequest]]:
+        """The requests of all futures that wait for an answer, each with the key of its future, oldest first."""
+        return [
+            (key, one) for key, future in self._futures.items() for one in future.asked.values()
+        ]
+
+    def wire(self, key: str) -> Wire:
+        """Return the wire of a future of this run of the program, with its own events."""
+        return self._running(key).wire
+
+    def records(self, key: str) -> Sequence[EventRecord]:
+        """Return the events of a future of this run of the program so far."""
+        return tuple(self._running(key).records)
+
+    async def history(self, key: str) -> Sequence[EventRecord]:
+        """Return the events of the session before the checkpoint with which a future began."""
+        state = self.state(key)
+        future = self._futures.get(key)
+        end = future.end if future is not None else ""
+        found: list[EventRecord] = []
+        begun = -1
+        is_past = False
+        for record in await self._soul.history():
+            match record.event:
+                case ev.CheckpointCreated(uid=uid) if uid and uid == state.uid:
+                    return found[:begun] if begun >= 0 else found
+                case ev.TurnBegin() if is_past:
+                    return found  # the current line went on after its end was taken
+                case ev.TurnBegin():
+                    begun = len(found)
+                case ev.CheckpointCreated(uid=uid):
+                    begun = -1
+                    is_past = is_past or bool(end and uid == end)
+                case _:
+                    pass
+            found.append(record)
+        return found
+
+    def process_id(self, key: str) -> int:
+        """Return the process id of a future; 0 if it has no process now."""
+        future = self._futures.get(key)
+        return 0 if future is None or future.process is None else future.process.pid
+
+    def subscribe(self, wake: Callable[[str], object]) -> None:
+        """Have a function called with the key of each future that changes."""
+        self._wakes.append(wake)
+
+    def unsubscribe(self, wake: Callable[[str], object]) -> None:
+        """End that."""
+        with contextlib.suppress(ValueError):
+            self._wakes.remove(wake)
+
+    def _running(self, key: str) -> _Future:
+        future = self._futures.get(key)
+        if future is None:
+            raise NoFutures("That future does not run in this program.", "target")
+        return future
+
+    # -- the start -------------------------------------------------------------------------------
+
+    async def estimate(self, plan: FuturesPlan) -> Estimate:
+        """Return what a plan costs, shares and leaves open; nothing is made.
+
+        Raises:
+            NoFutures: the plan cannot be carried out.
+        """
+        return await self._planner.estimate(plan)
+
+    async def start(self, plan: FuturesPlan) -> tuple[str, ...]:
+        """Start the futures of a plan; return their keys. What becomes of them is told by events.
+
+        No message that the user says after this has returned is part of a future.
+
+        Raises:
+            NoFutures: the plan cannot be carried out.
+        """
+        planned = await self._planner.planned(plan)
+        points = self._session.context.world_line.checkpoints
+        at_end = plan.target.is_end and not plan.target.world_line
+        end = points[-1].uid if at_end and points else ""
+        group = uuid.uuid4().hex[:12]
+        futures: list[_Future] = []
+        for number, one in enumerate(planned, 1):
+            state = FutureChanged(
+                key=f"{group}-{number}",
+                group=group,
+                number=number,
+                name=one.name,
+                checkpoint_id=plan.target.id,
+                uid=one.uid,
+                from_line=plan.target.world_line,
+                message=one.message,
+                model=one.choice.model,
+                began_at=time.time(),
+            )
+            futures.append(_Future(state, one, plan, end=end))
+        for future in futures:
+            self._futures[future.state.key] = future
+            self._publish(future, future.state)
+        try:
+            await self._begin(plan, futures)
+        except (NoFutures, OSError, SessionError, SoulBusy) as error:
+            # What has gone wrong is told as the end of each, as later.
+            for future in futures:
+                self._fail(future, _words_of(error))
+        task = asyncio.create_task(self._group(group, futures), name="futures")
+        self._groups.add(task)
+        task.add_done_callback(self._groups.discard)
+        return tuple(one.state.key for one in futures)
+
+    async def _group(self, group: str, futures: Sequence[_Future]) -> None:
+        """Make the files of a set, run its futures, and remove the files."""
+        turns = ModelTurns(
+            partial(n_at_once, self._launch, self._soul.one_at_a_time),
+            lambda key: self._say(key, type="go"),
+            self._waits,
+        )
+        place = set_place(self._session.dir, group, self._environ)
+        stack = ExitStack()
+        server = StartServer([one.state.key for one in futures], self._environ)
+        begun: list[asyncio.Task[None]] = []
+        try:
+            if all(future.state.is_over for future in futures):
+                return
+            await server.start()
+            base = await self._base(place, futures, stack)
+            for future in futures:
+                turns.join(
+                    future.state.key,
+                    ModelServer(future.planned.choice.base_url, future.planned.sameness),
+                )
+                self._turns[future.state.key] = turns
+            begun = [
+                asyncio.create_task(self._run(future, base, stack, turns, server), name="future")
+                for future in futures
+            ]
+            await asyncio.wait(begun)
+        except (NoBase, NoFutures, OSError, SessionError, SoulBusy) as error:
+            for future in futures:
+                self._fail(future, _words_of(error))
+        except Exception as error:
+            log.exception("a set of futures failed")
+            for future in futures:
+                self._fail(future, f"{type(error).__name__} in the program; see the log file.")
+        finally:
+            for task in begun:
+                task.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+            for future in futures:
+                self._turns.pop(future.state.key, None)
+                if not future.state.is_over:
+                    self._change(future, state="stopped", ended_at=time.time())
+                await self._adopted(future)
+                future.wire.close()
+            await server.close()
+            await asyncio.to_thread(_cleared, stack, place)
+
+    async def _begin(self, plan: FuturesPlan, futures: Sequence[_Future]) -> None:
+        """Take the snapshot with whose files a set begins, and fork the session for each of its futures.
+
+        At the end of the current line no turn may come between the two.
+        """
+
+        async def begun() -> None:
+            since = await self._planner.files(plan.target)
+            await self._soul.flush()
+            for future in futures:
+                await self._forked(future, since)
+
+        if plan.target.is_end and not plan.target.world_line:
+            await self._soul.when_idle(begun)
+        else:
+            await begun()
+
+    def _fail(self, future: _Future, words: str) -> None:
+        if future.is_stopped and not future.state.is_over:
+            self._change(future, state="stopped", why="", ended_at=time.time())
+        elif not future.state.is_over:
+            self._change(future, state="failed", why=words, ended_at=time.time())
+
+    async def _base(self, place: Path, futures: Sequence[_Future], stack: ExitStack) -> _Base:
+        loop = asyncio.get_running_loop()
+        folder = self._session.dir / FILES_NAME
+        past = await asyncio.to_thread(Past, folder, self._session.work_dir)
+        found = past.log.get(futures[0].since)
+        if found is None:
+            raise NoBase("There is no file snapshot of that checkpoint.")
+        ground = await self._planner.ground(past)
+        base = await asyncio.to_thread(Base, place, past)
+        stack.callback(base.close)
+
+        def are_stopped() -> bool:
+            return all(future.is_stopped for future in futures)
+
+        def told(progress: Progress) -> None:
+            words = f"Writing its files: {progress.done:,} of {progress.of:,}."
+            loop.call_soon_threadsafe(self._tell_all, futures, words)
+
+        await asyncio.to_thread(base.move, FileState(found), told, are_stopped)
+        self._tell_all(futures, "")
+        if ground.tier == "overlay":
+            forks = [one.fork.dir for one in futures if one.fork is not None]
+            await asyncio.to_thread(_stamped, forks, base.folder, past.files(FileState(found)))
+        for future in futures:
+            self._change(future, tier=ground.tier)
+        run_place = place
+        if ground.tier == "elsewhere":
+            # The sandbox hides the data folder from commands.
+            run_place = cache_of(place, self._environ)
+            await asyncio.to_thread(make_private, run_place)
+            stack.callback(_removed, run_place)
+        work = await asyncio.to_thread(self._session.work_dir.resolve)
+        return _Base(
+            lambda: opened_view(
+                ground.tier,
+                base.folder,
+                run_place,
+                work,
+                ground.shares,
+                is_confined=ground.is_confined,
+            ),
+        )
+
+    def _tell_all(self, futures: Sequence[_Future], words: str) -> None:
+        for future in futures:
+            if future.state.state == "preparing":
+                self._change(future, why=words)
+
+    async def _run(
+        self,
+        future: _Future,
+        base: _Base,
+        stack: ExitStack,
+        turns: ModelTurns,
+        server: StartServer,
+    ) -> None:
+        """Run one future to its end, and make it a world line."""
+        key = future.state.key
+        try:
+            if not future.is_stopped:
+                view = await asyncio.to_thread(stack.enter_context, base.view())
+                self._change(future, why=STARTS)
+                why = await self._run_process(future, view, server)
+                self._take_end(future, why)
+            else:
+                self._change(future, state="stopped", ended_at=time.time())
+        except (OSError, SessionError, NoFutures) as error:
+            self._fail(future, _words_of(error))
+        finally:
+            if future.timer is not None:
+                future.timer.cancel()
+            future.process = None
+            turns.leave(key)
+        await self._adopted(future)
+
+    async def _forked(self, future: _Future, since: str) -> None:
+        target = future.plan.target
+        fork = await self._session.fork(
+            None if target.is_end else target.id,
+            target.world_line,
+            name=f"{PREFIX}{future.state.key}",
+        )
+        future.fork, future.since = fork, since
+        future.n_before = await asyncio.to_thread(n_checkpoints, fork.dir)
+        note = FutureNote(self._session.id, since, future.n_before, future.state)
+        await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+
+    async def _run_process(self, future: _Future, view: PastView, server: StartServer) -> str:
+        assert future.fork is not None
+        if view.tier == "elsewhere":
+            await asyncio.to_thread(_moved, future.fork, self._session.work_dir, view.folder)
+        words = ("level:view", *view.words()) if view.tier != "elsewhere" else ()
+        planned, plan, soul = future.planned, future.plan, self._soul
+        order = Order(
+            session=str(future.fork.dir),
+            message=planned.message,
+            choice=cast("Mapping[str, Any]", _plain(planned.choice)),
+            options={
+                "mode": soul.mode,
+                "sandbox": self._launch.sandbox,
+                "bare": self._launch.bare,
+                "added": [str(one) for one in self._launch.added],
+            },
+            max_steps=plan.caps.steps,
+            max_tokens=plan.caps.tokens,
+            max_cost=plan.caps.cost,
+            check=plan.check,
+            check_s=LONGEST_CHECK_S,
+            network=plan.network,
+            variables=view.variables,
+            known=self._planner.known(planned.choice),
+        )
+        process = FutureProcess(
+            future.state.key, server, partial(self._heard, future), words, view.folder
+        )
+        future.process = process
+        return "" if future.is_stopped else await process.run(order)
+
+    # -- what a process tells --------------------------------------------------------------------
+
+    def _heard(self, future: _Future, line: Mapping[str, Any]) -> None:
+        turns = self._turns.get(future.state.key)
+        key = future.state.key
+        if "record" in line:
+            stored = lenient_json.mapping(line["record"])
+            record = future.decoder.decode_record(stored, len(future.records) + 1)
+            if record is not None:
+                self._take(future, record)
+        elif "gate" in line and turns is not None:
+            said = {"ask": turns.ask, "first": turns.begun, "left": turns.left}
+            if (tell := said.get(str(line["gate"]))) is not None:
+                tell(key)
+        elif "spent" in line:
+            figures = lenient_json.listing(line["spent"])
+            if len(figures) == 4:
+                counts = [lenient_json.count(one) or 0 for one in figures[:3]]
+                cost = float(figures[3])
+                self._change(future, input=counts[0], cached=counts[1], output=counts[2], cost=cost)
+        elif "ready" in line:
+            seconds, process = future.plan.caps.seconds, future.process
+            if seconds and process is not None:
+                limit = f"It used up its time: {seconds:g} seconds."
+                future.timer = asyncio.get_running_loop().call_later(
+                    seconds, partial(process.say, type="limit", text=limit)
+                )
+            if future.state.state == "preparing":
+                self._change(future, state="running", why="")
+        elif "ended" in line:
+            future.ended = lenient_json.mapping(line["ended"])
+            if future.ended.get("checks"):
+                self._change(future, state="checking", why="", asks=())
+        elif "checked" in line:
+            future.checked = lenient_json.mapping(line["checked"])
+
+    def _take(self, future: _Future, record: EventRecord) -> None:
+        event = record.event
+        records = future.records
+        last = records[-1] if records else None
+        if (
+            last is not None
+            and ev.continues(last.event, event)
+            and len(ev.text_of(last.event)) < _MOST_TEXT
+        ):
+            whole = ev.with_text(last.event, ev.text_of(last.event) + ev.text_of(event))
+            records[-1] = last._replace(event=whole)
+        elif len(records) < _MOST_RECORDS and not isinstance(
+            event, ev.ToolOutput | ev.PromptProgress
+        ):
+            records.append(record)
+        match event:
+            case ev.StepBegin(n):
+                self._change(future, step=n)
+            case ev.ApprovalRequest():
+                future.asked[event.id] = event
+                self._change(future, state="asking", asks=tuple(future.asked))
+            case ev.ApprovalResolved(request_id):
+                if future.asked.pop(request_id, None) is not None:
+                    is_asking = bool(future.asked)
+                    self._change(
+                        future,
+                        state="asking" if is_asking else "running",
+                        asks=tuple(future.asked),
+                    )
+            case ev.StepRetry(status=429 | 503):
+                if (turns := self._turns.get(future.state.key)) is not None:
+                    turns.refused(future.state.key)
+            case _:
+                pass
+        future.wire.publish(event)
+
+    def _waits(self, key: str, why: Wait) -> None:
+        future = self._futures.get(key)
+        if future is None or future.state.is_over or future.state.state in ("asking", "checking"):
+            return
+        state = "waiting" if why else "running"
+        words = _WAITING.get(why, "")
+        if (future.state.state, future.state.why) != (state, words):
+            self._change(future, state=state, why=words)
+
+    def _take_end(self, future: _Future, why: str) -> None:
+        """Set the state with which a future has ended.
+
+        Args:
+            future: the future.
+            why: why its process ended too early; empty if it ended in order.
+        """
+        ended, checked = future.ended, future.checked
+        facts: dict[str, Any] = {"asks": (), "ended_at": time.time(), "why": ""}
+        future.asked.clear()
+        if ended is None:
+            is_stopped = future.is_stopped
+            facts["state"] = "stopped" if is_stopped else "failed"
+            facts["why"] = "" if is_stopped else why or _NO_STEP
+        else:
+            answer = one_line(str(ended.get("answer", "")))
+            facts["last_words"] = answer[:_LAST_WORDS]
+            reason, kind = str(ended.get("reason")), str(ended.get("kind", ""))
+            error = f"{ended.get('error', '')} {ended.get('advice', '')}".strip()
+            if reason in ("done", "rejected"):
+                facts["state"] = "done"
+            elif limit := str(ended.get("limit", "")):
+                facts |= {"state": "stopped", "why": limit}
+            elif kind in ("steps", "budget"):
+                facts |= {"state": "stopped", "why": error}
+            elif reason == "interrupted":
+                facts["state"] = "stopped"
+            else:
+                facts |= {"state": "failed", "why": error}
+        if future.plan.check:
+            code = None if checked is None else checked.get("exit")
+            facts["check"] = (
+                "not run" if not isinstance(code, int) else "passed" if code == 0 else "failed"
+            )
+            if checked is not None:
+                facts["check_exit"] = code if isinstance(code, int) else -1
+                facts["check_s"] = float(checked.get("seconds") or 0.0)
+                facts["check_output"] = str(checked.get("output", ""))
+        future.state = replace(future.state, **facts)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _adopted(self, future: _Future) -> None:
+        """Make an ended future a world line, or remove what it left if it has no step."""
+        fork, state = future.fork, future.state
+        if future.is_settled:
+            return
+        future.is_settled = True
+        if fork is None:
+            self._publish(future, state)
+            return
+        try:
+            await self._compared(future)
+            self._publish(future, future.state)
+            if not await asyncio.to_thread(has_step, fork.dir, future.n_before):
+                await asyncio.to_thread(remove_tree, fork.dir)
+                return
+            # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
+            note = FutureNote(self._session.id, future.since, future.n_before, future.state)
+            await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+            adopting = partial(
+                adopt, self._session, self._soul.folder, fork.dir, future.state, future.since
+            )
+            state, added = await self._soul.when_idle(adopting)
+            self._since[state.key] = future.since
+            self._soul.wire.publish(added)
+            self._publish(future, state)
+        except SoulBusy:
+            log.info("the session was closed before a future became its world line")
+        except (OSError, SessionError, SessionLocked) as error:
+            words = _words_of(error)
+            log.warning("a future could not become a world line", exc_info=error)
+            self._publish(
+                future,
+                replace(
+                    future.state,
+                    why=f"It is no world line yet: {words.rstrip('.')}. The next start tries again.",
+                ),
+            )
+
+    async def _compared(self, future: _Future) -> None:
+        """Set what a future changed."""
+        assert future.fork is not None
+        folder = future.fork.dir / FILES_NAME
+        try:
+            found = await asyncio.to_thread(
+                _differences, folder, self._session.work_dir, future.since, ""
+            )
+        except (OSError, NoBase):
+            return
+        future.differences = found
+        diffs = [one.side.diff for one in found if one.side.diff is not None]
+        future.state = replace(
+            future.state,
+            files=len(found),
+            added=sum(one.added for one in diffs),
+            removed=sum(one.removed for one in diffs),
+            own_check=judging((one.path for one in found), future.plan.check),
+        )
+
+    async def differences(self, key: str) -> list[FileDifference]:
+        """Return the files that an ended future changed, against its beginning.
+
+        Raises:
+            NoFutures: there is no such future.
+            NoBase: its snapshots are gone.
+            OSError: they cannot be read.
+        """
+        state = self.state(key)
+        future = self._futures.get(key)
+        if future is not None and future.differences is not None:
+            return future.differences
+        folder, work, since = self._session.dir / FILES_NAME, self._session.work_dir, ""
+        since = self._since.get(key, "")
+        if not state.world_line:
+            return []
+        line = await asyncio.to_thread(self._session.world_lines.read, state.world_line)
+        newest = line.checkpoints[-1].uid if line.checkpoints else ""
+        return await asyncio.to_thread(_differences, folder, work, since, newest)
+
+    async def ended(self) -> None:
+        """Wait until all of them have ended, and are world lines."""
+        while self._groups:
+            await asyncio.wait(list(self._groups))
+
+    # -- what the user does ----------------------------------------------------------------------
+
+    def steer(self, key: str, text: str) -> None:
+        """Say something to a running future; it goes in before its next step."""
+        self._say(key, type="steer", text=text)
+
+    def answer(self, key: str, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
+        """Answer a request of a future; a yes for the session holds for that future."""
+        self._say(key, type="answer", id=request_id, answer=answer, feedback=feedback)
+
+    def set_mode(self, key: str, mode: Mode) -> None:
+        """Set what a running future may do without asking."""
+        self._say(key, type="set_mode", mode=mode)
+
+    async def stop(self, key: str) -> None:
+        """Stop a future; its finished steps are kept."""
+        future = self._futures.get(key)
+        if future is None or future.state.is_over:
+            return
+        future.is_stopped = True
+        if future.process is not None:
+            await future.process.stop()
+
+    async def stop_all(self) -> None:
+        """Stop all of them."""
+        await asyncio.gather(*(self.stop(key) for key in list(self._futures)))
+
+    async def preview(self, key: str) -> RewindPreview:
+        """Return the effects of making a future the current line.
+
+        Raises:
+            NoFutures: it is no world line (yet).
+        """
+        target = self._target(key)
+        await self._soul.files_ready()
+        return await self._soul.travel.preview(target)
+
+    async def make_current(
+        self,
+        key: str,
+        files: FilesChoice = "restore",
+        chosen: Sequence[str] | None = None,
+    ) -> RewindOutcome:
+        """Make a future the current line, with its files; `KimiSoul.travel.undo` reverses it as one operation.
+
+        Raises:
+            NoFutures: it is no world line (yet).
+            FilesUnknown: its files cannot be brought; nothing changed.
+            SessionError: it is the current line already.
+            SoulBusy: something runs.
+            OSError: the disk refused.
+        """
+        target = self._target(key)
+        await self._soul.files_ready()
+        return await self._soul.travel.rewind(target, files, chosen)
+
+    async def take_file(self, key: str, path: str) -> RewindOutcome:
+        """Bring one file as a future left it, and nothing else. Raises what `make_current` raises."""
+        return await self.make_current(key, "only", [path])
+
+    def _target(self, key: str) -> Target:
+        state = self.state(key)
+        if not state.world_line:
+            raise NoFutures(
+                "That future is no world line yet."
+                if not state.is_over
+                else "That future has no step, so there is nothing to switch to."
+            )
+        return Target(END, state.world_line)
+
+    async def opinion(self, keys: Sequence[str] = ()) -> str:
+        """Have the model of the session write a note on ended futures, which ranks nothing; empty if the call was stopped.
+
+        Args:
+            keys: the futures; none for all that have ended.
+
+        Raises:
+            NoFutures: none of them has ended.
+            LLMError: the model could not be asked.
+            SoulBusy: something runs.
+        """
+        chosen = [
+            one for one in self._known.values() if one.is_over and one.key in (keys or self._known)
+        ]
+        if not chosen:
+            raise NoFutures("No future has ended yet.", "target")
+        room = _OPINION_CHARS // len(chosen)
+        parts = [await self._described(one, room) for one in chosen]
+        text = prompt("futures_opinion", FUTURES="\n\n".join(parts))
+        return await self._soul.changes.note_on(prompt("futures_opinion_system"), text)
+
+    async def _described(self, state: FutureChanged, most_chars: int) -> str:
+        """Return the task, the end and the changes of a future as text for a model."""
+        try:
+            found = await self.differences(state.key)
+        except (OSError, NoBase):
+            found = []
+        changes = Changes(tuple(found))
+        patch = await asyncio.to_thread(self._soul.changes.patch, changes, most_chars)
+        check = f"The check {state.check}.\n" if state.check else ""
+        return (
+            f"<future name={json.dumps(state.name)}>\nTask: {state.message[:_TASK_CHARS]}\n{check}"
+            f"Last words: {state.last_words}\nChanges:\n{patch}\n</future>"
+        )
+
+    async def prune(self, keys: Sequence[str]) -> None:
+        """Remove ended futures, with their world lines.
+
+        Raises:
+            StorageTrouble: a world line could not be deleted.
+        """
+        chosen = [self._known[key] for key in keys if key in self._known]
+        lines = [one.world_line for one in chosen if one.is_over and one.world_line]
+
+        async def pruned() -> int:
+            return await asyncio.to_thread(prune, self._session, lines)
+
+        if lines:
+            await self._soul.when_idle(pruned)
+        for one in chosen:
+            if one.is_over:
+                self._known.pop(one.key, None)
+                future = self._futures.pop(one.key, None)
+                gone = replace(one, removed_at=time.time())
+                self._soul.wire.publish(gone)
+                self._wake(one.key)
+                if future is not None:
+                    future.state = gone
+
+    async def aclose(self) -> None:
+        """Stop what runs, and make it world lines; the engine calls it before it closes the session."""
+        await self.stop_all()
+        await self.ended()
+
+    # -- implementation --------------------------------------------------------------------------
+
+    def _say(self, key: str, **message: object) -> None:
+        future = self._futures.get(key)
+        if future is not None and future.process is not None:
+            future.process.say(**message)
+
+    def _change(self, future: _Future, **facts: Any) -> None:
+        self._publish(future, replace(future.state, **facts))
+
+    def _publish(self, future: _Future, state: FutureChanged) -> None:
+        future.state = self._known[state.key] = state
+        self._soul.wire.publish(state)
+        self._wake(state.key)
+
+    def _wake(self, key: str) -> None:
+        for wake in list(self._wakes):
+            wake(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The frozen files of a set: what makes the files of one future."""
+
+    view: Callable[[], contextlib.AbstractContextManager[PastView]]
+
+
+def _words_of(error: Exception) -> str:
+    """Return a sentence about an error."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def _plain(choice: ModelChoice) -> dict[str, Any]:
+    return {**choice._asdict(), "headers": dict(choice.headers)}
+
+
+def _differences(folder: Path, work: Path, since: str, newest: str) -> list[FileDifference]:
+    """Return the differences between a snapshot and the end of the step of a checkpoint; the last snapshot without one.
+
+    Raises:
+        NoBase: a snapshot is missing.
+    """
+    past = Past(folder, work)
+    begun = past.log.get(since)
+    end = past.log.after_checkpoint(newest) if newest else past.log.last
+    if begun is None or end is None:
+        raise NoBase("The file snapshots of that future were deleted.")
+    one, other = FileState(begun), FileState(end)
+    found = past.differences(one, other)
+    # What no snapshot has is not among the files of a future where commands may not read it; it did not go.
+    before = past.entries(one, [each.path for each in found])
+    after = past.entries(other, [each.path for each in found])
+    hidden = {
+        path
+        for path, entry in before.items()
+        if entry is not None and not entry.is_known and after.get(path) is None
+    }
+    return [each for each in found if each.path not in hidden]
+
+
+def _moved(fork: Session, before: Path, now: Path) -> None:
+    """Give a fork another work folder: that of a copy."""
+    state = replace(read_state(fork.dir), work_dir=str(now), moved_from=str(before))
+    write_state(fork.storage, fork.dir, state)
+    SnapshotLog(fork.dir / FILES_NAME / "snapshots.jsonl").begin(os.path.realpath(now), moved=True)
+
+
+def _stamped(forks: Sequence[Path], base: Path, files: Manifest) -> None:
+    """Tell forks which files the frozen folder has; without that their first scans read all of them."""
+    with contextlib.suppress(OSError):
+        for fork in forks:
+            log_of_fork = SnapshotLog(fork / FILES_NAME / "snapshots.jsonl")
+            hand_over_stamps(log_of_fork, base, files)
+
+
+def _removed(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        remove_tree(folder)
+
+
+def _cleared(stack: ExitStack, place: Path) -> None:
+    """Remove the files of a set."""
+    with contextlib.suppress(OSError):
+        stack.close()
+    _removed(place)

@@ -1,0 +1,225 @@
+"""A future that has ended becomes a world line of its session: its conversation, its images, and the snapshots of its files.
+
+Until then it is a session of its own in a hidden folder beside the session, a fork with a note (`NOTE_NAME`) that says whose it is.
+`adopt` carries it over in steps that can be repeated after a kill: first the journal names the line, then its file appears under that
+number (older versions and kimi-cli keep such a file and pass over it), then come images and snapshots; the fork is removed last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kimi_tui import lenient_json
+from kimi_tui.filesystem import Storage, read_regular, remove_tree
+from kimi_tui.session.context import scan_world_line
+from kimi_tui.session.errors import SessionLocked, UnknownWorldLine
+from kimi_tui.session.images import IMAGES_NAME
+from kimi_tui.session.journal import FUTURE
+from kimi_tui.session.lock import SessionLock
+from kimi_tui.session.rotation import LIVE_NAME, next_number, stored_world_lines, world_line_path
+from kimi_tui.session.schema import MessageKind
+from kimi_tui.session.session import Session
+from kimi_tui.session.world_lines import shared_checkpoints
+from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
+from kimi_tui.soul.rebuilt_history import line_added
+from kimi_tui.wire.codec import decode_event, encode_event
+from kimi_tui.wire.events import FutureChanged, WorldLineAdded
+
+PREFIX = ".future-"
+"""The beginning of the name of a future's session; sessions whose names begin with a dot are not listed."""
+NOTE_NAME = "future.json"
+_MOST_NOTE = 1 << 20
+_ANSWERS = frozenset({MessageKind.ANSWER, MessageKind.WORDS})
+
+
+@dataclass(frozen=True, slots=True)
+class FutureNote:
+    """What is known of a future beside its session, on the disk before its process starts.
+
+    Attributes:
+        parent: the id of the session.
+        since: the snapshot of the files with which it began.
+        n_before: the number of checkpoints with which it began.
+        state: its state when the note was written.
+    """
+
+    parent: str
+    since: str
+    n_before: int
+    state: FutureChanged
+
+
+def write_note(storage: Storage, folder: Path, note: FutureNote) -> None:
+    """Write the note of a future, and sync it.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    facts = {**asdict(note), "state": encode_event(note.state)}
+    data = json.dumps(facts, ensure_ascii=True).encode()
+    temporary = folder / f".{NOTE_NAME}.tmp"
+    storage.write_file(temporary, data)
+    storage.replace(temporary, folder / NOTE_NAME)
+    storage.sync_folder(folder)
+
+
+def read_note(folder: Path) -> FutureNote | None:
+    """Read the note of a future; None if there is none that can be read."""
+    try:
+        found: object = json.loads(read_regular(folder / NOTE_NAME, _MOST_NOTE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    facts = lenient_json.mapping(found)
+    state = decode_event("FutureChanged", lenient_json.mapping(facts.get("state")))
+    if not isinstance(state, FutureChanged):
+        return None
+    count = lenient_json.count(facts.get("n_before")) or 0
+    parent, since = (lenient_json.text(facts.get(name)) for name in ("parent", "since"))
+    return FutureNote(parent, since, count, state)
+
+
+def left_behind(bucket: Path) -> Iterator[tuple[Path, FutureNote | None]]:
+    """Yield the sessions of futures in the folder of a work folder's sessions, with their notes. It reads files."""
+    with contextlib.suppress(OSError):
+        with os.scandir(bucket) as listing:
+            names = sorted(
+                item.name
+                for item in listing
+                if item.name.startswith(PREFIX) and item.is_dir(follow_symlinks=False)
+            )
+        for name in names:
+            yield bucket / name, read_note(bucket / name)
+
+
+def is_running(folder: Path) -> bool:
+    """Return whether a process has the session of a future open."""
+    lock = SessionLock(folder)
+    try:
+        lock.acquire()
+    except SessionLocked:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False
+
+
+def n_checkpoints(folder: Path) -> int:
+    """Return the number of checkpoints in the session of a future; 0 if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return len(scan_world_line(Storage(), folder, 0).checkpoints)
+    return 0
+
+
+def has_step(folder: Path, n_before: int) -> bool:
+    """Return whether the session of a future has an answer of a model after its first checkpoints."""
+    with contextlib.suppress(OSError):
+        index = scan_world_line(Storage(), folder, 0)
+        points = index.checkpoints
+        if len(points) > n_before:
+            kinds = index.kinds(points[n_before].message_index, index.n_messages)
+            return not _ANSWERS.isdisjoint(map(MessageKind, kinds))
+        # A compaction leaves fewer checkpoints than there were.
+        return 0 < len(points) < n_before
+    return False
+
+
+async def adopt(
+    session: Session, folder: FolderSnapshots, fork: Path, state: FutureChanged, since: str
+) -> tuple[FutureChanged, WorldLineAdded]:
+    """Make a future a world line; return its state with the number of the line, and the event that tells of the line.
+
+    No turn and no operation may run meanwhile. It may be called again after it failed.
+
+    Args:
+        session: the session, open.
+        folder: the snapshots of its files.
+        fork: the folder of the future's session; no process has it open.
+        state: its last state.
+        since: the snapshot with which its files began.
+
+    Raises:
+        OSError: the disk refused; the fork stays.
+    """
+    if not await asyncio.to_thread(_is_carried_over, session, state.key):
+        # Opening it repairs what a killed process has left. A file with a name in another folder is not opened to be written.
+        own = Session(fork, session.work_dir, session.storage)
+        await own.open()
+        await own.aclose()
+    state = await asyncio.to_thread(_named, session, state, since)
+    await asyncio.to_thread(_carried_over, session, fork, state.world_line)
+    if folder.is_on:
+        await folder.run(folder.tracker.adopt, fork / FILES_NAME, since, folder.others)
+    added = await asyncio.to_thread(_added, session, state)
+    await asyncio.to_thread(remove_tree, fork)
+    return state, added
+
+
+def _is_carried_over(session: Session, key: str) -> bool:
+    """Return whether the conversation of a future is a world line already."""
+    return any(
+        note.get("key") == key and os.path.lexists(world_line_path(session.dir, n))
+        for n, note in session.context.journal.futures.items()
+    )
+
+
+def _named(session: Session, state: FutureChanged, since: str) -> FutureChanged:
+    """Note in the journal which line a future becomes, unless it has the note already; return the state with that number."""
+    journal = session.context.journal
+    for n, note in journal.futures.items():
+        if note.get("key") == state.key:
+            return replace(state, world_line=n)
+    n = next_number(session.dir, journal)
+    state = replace(state, world_line=n)
+    journal.note({"op": FUTURE, "n": n, "since": since, **encode_event(state)})
+    journal.file.sync()
+    if journal.file.trouble is not None:
+        raise journal.file.trouble
+    return state
+
+
+def _carried_over(session: Session, fork: Path, n: int) -> None:
+    storage, target = session.storage, world_line_path(session.dir, n)
+    if not os.path.lexists(target):
+        storage.link_or_copy(fork / LIVE_NAME, target)
+    with contextlib.suppress(FileNotFoundError):
+        for image in sorted((fork / IMAGES_NAME).iterdir()):
+            beside = session.dir / IMAGES_NAME / image.name
+            if image.is_file() and not image.is_symlink() and not os.path.lexists(beside):
+                storage.make_folder(beside.parent)
+                storage.link_or_copy(image, beside)
+    storage.sync_folder(session.dir)
+
+
+def _added(session: Session, state: FutureChanged) -> WorldLineAdded:
+    """Return the event for a new line: it begins with the line that shares most checkpoints with it."""
+    lines = session.world_lines
+    line = lines.read(state.world_line)
+    best, n_best, shared = session.context.world_line, 0, -1
+    others = [n for n in stored_world_lines(session.dir) if n != state.world_line]
+    for n in (0, *others):
+        with contextlib.suppress(UnknownWorldLine):
+            one = session.context.world_line if not n else lines.read(n)
+            if (count := shared_checkpoints(one, line)) > shared:
+                best, n_best, shared = one, n, count
+        if shared and state.uid in {point.uid for point in best.checkpoints[shared : shared + 1]}:
+            break
+    return line_added(session, state.world_line, line, n_best, best.checkpoints, max(0, shared))
+
+
+def stored_states(session: Session) -> list[tuple[FutureChanged, Mapping[str, Any]]]:
+    """Return the futures that are world lines of a session, with their notes."""
+    there = stored_world_lines(session.dir)
+    found: list[tuple[FutureChanged, Mapping[str, Any]]] = []
+    for n, note in session.context.journal.futures.items():
+        state = decode_event("FutureChanged", note)
+        if n in there and isinstance(state, FutureChanged):
+            found.append((state, note))
+    return found

@@ -1,0 +1,161 @@
+"""Takes the snapshots of a copy of a session into the session itself, as a detour of its log: there to the files of the copy, and back.
+
+A log is one chain of differences whose last state is the work folder, so the states of a future cannot simply follow. `detour`
+puts them between two snapshots: the first goes from the present files to those with which the future began, the last one back. Both
+are called a restore, since the files are not touched and the changes are nobody's. So every reader of the log, also of an earlier
+version, finds the files of each checkpoint of the future, and a restore of them tells the changes of others from the agent's.
+
+`difference_plan` is for copies that are no line of their own, as those of several agents that write at once: each difference is applied
+when its copy ends, in order, and what differs by then is a conflict.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kimi_tui.workspace.file_table import FileRow, FileRows, Folders, Stamp
+from kimi_tui.workspace.manifest import Manifest, ManifestEntry
+from kimi_tui.workspace.restore import CHANGED_OUTSIDE_TOO, FileChange, FileFate, as_file
+from kimi_tui.workspace.snapshots import ANY_ROOT, FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
+
+_NO_ROOT = (-1, -1)
+"""The identity of no folder, whose stamps are those of none."""
+
+
+def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot | str]:
+    """Return the records to add to a log: the snapshots and checkpoints that only a copy of it has, and the way back.
+
+    Args:
+        log: the log; its newest snapshot has the files as they are.
+        copied: the log of the copy, which went on by itself.
+        since: the snapshot of the files with which the copy began.
+
+    Returns:
+        nothing if the log has them already, or the copy has nothing of its own.
+    """
+    common = next((one for one in reversed(copied.snapshots) if log.get(one.id) is not None), None)
+    if common is None or log.last is None:
+        return []
+    place = copied.place(common)
+    own = list(copied.snapshots[place + 1 :])
+    marks = [one for one in copied.marks_from(place) if log.marked_at(one[1]) < 0]
+    if not marks:
+        return []
+    now, files = log.latest, dict(copied.manifest_at(common).items())
+    # What no snapshot has (ignored folders, secrets) looks different where only a part of it is shared, and is not restored.
+    unseen = {path for path, entry in now.items() if not entry.is_known}
+    first = min(after for after, _ in marks)
+    begun = own[: first - place]
+    for one in begun:
+        _apply(files, one.changed)
+    paths = {*log.changed_since(common), *(path for one in begun for path in one.changed)}
+    there = delta(now, files, paths - unseen)
+    records: list[Snapshot | str] = [Snapshot(new_id(), time.time(), "restore", there)]
+    changed = set(there)
+    waiting = list(marks)
+    for at in range(first, len(copied.snapshots)):
+        if at > first:
+            one = copied.snapshots[at]
+            seen = {path: e for path, e in one.changed.items() if path not in unseen}
+            records.append(replace(one, changed=seen))
+            changed.update(seen)
+            _apply(files, seen)
+        while waiting and waiting[0][0] == at:
+            records.append(waiting.pop(0)[1])
+    back = delta(files, now, changed)
+    return [*records, *_way_back(log, log.get(since) or common, back)]
+
+
+def _way_back(
+    log: SnapshotLog, begun: Snapshot, back: Mapping[str, ManifestEntry | None]
+) -> list[Snapshot]:
+    """Return the snapshots that lead back to the present files, in which the changes of others since the beginning are theirs."""
+    authors = log.changed_since(begun)
+    made_by_others = log.made_by_others(begun)
+    of: dict[By, dict[str, ManifestEntry | None]] = {"restore": {}}
+    for path, entry in back.items():
+        by = authors.get(path, ["restore"])[-1]
+        if by not in FOREIGN:
+            by = "other" if path in made_by_others else "restore"
+        of.setdefault(by, {})[path] = entry
+    # An empty one is needed too: it ends the last step of the future.
+    return [Snapshot(new_id(), time.time(), by, changed) for by, changed in of.items()]
+
+
+def _apply(files: dict[str, ManifestEntry], changed: Mapping[str, ManifestEntry | None]) -> None:
+    for path, entry in changed.items():
+        if entry is None:
+            files.pop(path, None)
+        else:
+            files[path] = entry
+
+
+def difference_plan(copied: SnapshotLog, begun: Snapshot, now: Manifest) -> list[FileChange]:
+    """Plan to bring what a copy changed since its beginning, and nothing else, into the work folder; ordered by path.
+
+    Args:
+        copied: the log of the copy.
+        begun: the snapshot with whose files it began.
+        now: a fresh scan of the work folder. A file that differs there from its beginning is a conflict, unless it is as the
+            copy has it already.
+    """
+    before, end = copied.manifest_at(begun), copied.latest
+    changes: list[FileChange] = []
+    for path in sorted(copied.changed_since(begun)):
+        was, then, there = (as_file(files.get(path)) for files in (before, end, now))
+        kept = [one for one in (was, then, there) if one is not None]
+        if was == then or then == there or not all(one.kept for one in kept):
+            continue
+        would: FileFate = "create" if there is None else "delete" if then is None else "restore"
+        if there == was:
+            changes.append(FileChange(path, would, there, then))
+        else:
+            changes.append(FileChange(path, "conflict", there, then, CHANGED_OUTSIDE_TOO, would))
+    return changes
+
+
+def hand_over_stamps(copied: SnapshotLog, base: Path, files: Manifest) -> None:
+    """Store the stamps of a frozen folder for the log of a copy, so that its first scan reads only what differs.
+
+    An overlay shows the files of its lower folder with their own times and inodes.
+
+    Args:
+        copied: the log of the copy.
+        base: the frozen folder; `files` are its files.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    found: Folders = {}
+    for path, folder in copied.folders(_NO_ROOT).items():
+        rows: dict[str, FileRow] = {}
+        for name, entry in folder.rows.entries():
+            whole = f"{path}/{name}" if path else name
+            stamp = _stamp_of(f"{base}/{whole}") if files.get(whole) == entry else None
+            is_it = stamp is not None and stamp.size == entry.size
+            rows[name] = FileRow(entry, stamp if is_it else None)
+        found[path] = replace(folder, rows=FileRows.of(rows))
+    copied.keep_stamps(found, ANY_ROOT)
+
+
+def _stamp_of(path: str) -> Stamp | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return Stamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+
+
+def contents_of(records: Iterable[Snapshot | str]) -> dict[str, ManifestEntry]:
+    """Return the entries with contents in some records, by the names of the contents."""
+    return {
+        entry.blob: entry
+        for one in records
+        if isinstance(one, Snapshot)
+        for entry in one.changed.values()
+        if entry is not None and entry.kept
+    }

@@ -1,0 +1,289 @@
+"""Futures of a session, each in a process of its own, with a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kimi_tui.futures import planning, world_line
+from kimi_tui.futures.running import Futures
+from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
+from kimi_tui.projection.session_model import SessionModel
+from kimi_tui.soul.rewind_values import END, Target
+from kimi_tui.tools.sandbox.view import Tier
+from kimi_tui.wire.events import FutureChanged
+
+from .conftest import Scene, contents
+
+PATIENCE_S = 50
+
+
+async def until(scene: Scene, key: str, holds: Callable[[FutureChanged], bool]) -> FutureChanged:
+    """Wait until the state of a future is as wanted."""
+    changed = asyncio.Event()
+
+    def wake(_: str) -> None:
+        changed.set()
+
+    scene.futures.subscribe(wake)
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds(scene.futures.state(key)):
+            changed.clear()
+            await changed.wait()
+    scene.futures.unsubscribe(wake)
+    return scene.futures.state(key)
+
+
+async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: Scene) -> None:
+    futures, soul, work = scene.futures, scene.soul, scene.work
+    before = contents(work)
+    plan = FuturesPlan(
+        Target(END), (Variant("do alpha"), Variant("do beta")), check="test -f alpha.txt && pwd"
+    )
+    model = SessionModel()
+    for record in await soul.history():
+        model.apply(record)
+    events = soul.wire.subscribe()
+    alpha, beta = await futures.start(plan)
+    await futures.ended()
+    assert contents(work) == before
+    assert scene.left() == []
+
+    one, other = futures.state(alpha), futures.state(beta)
+    assert (one.state, one.check, one.own_check, one.files) == ("done", "passed", (), 4)
+    assert (other.state, other.check, other.check_exit) == ("done", "failed", 1)
+    assert other.own_check == ("tests/test_a.py",)
+    assert (one.check_output == str(work)) == (one.tier != "elsewhere")
+    assert one.tokens == 1020 + 1120 + 1210
+    assert one.last_words == "I did alpha."
+    assert ranked([other, one]) == [one, other]
+    firsts = [r for r in scene.server.requests if r.messages[-1]["role"] == "user"][-2:]
+    assert firsts[0].messages[:-1] == firsts[1].messages[:-1]
+
+    for record in events.drain():
+        model.apply(record)
+    assert {one.world_line, other.world_line} == set(model.timeline.left_lines) == {1, 2}
+    assert [state.key for state in model.state.futures] == [alpha, beta]
+    assert [p.id for p in model.timeline.path_of(one.world_line)] == [0, 1, 2, 3, 4, 5]
+
+    preview = await futures.preview(alpha)
+    assert preview.files is not None
+    assert {(f.path, f.fate) for f in preview.files.files} == {
+        ("alpha.txt", "create"),
+        ("new/alpha", "create"),
+        ("src/f1.py", "restore"),
+        ("src/f2.py", "delete"),
+    }
+    await futures.make_current(alpha)
+    current = contents(work)
+    assert (work / "alpha.txt").read_text() == "alpha"
+    assert current != before
+    assert soul.session.context.messages[-1].text == "I did alpha."
+    await soul.travel.undo()
+    assert contents(work) == before
+    assert not (work / "new").exists()
+    await soul.travel.redo()
+    assert contents(work) == current
+
+    await soul.aclose()
+    again = await scene.again()
+    assert {state.key for state in again.futures.states} == {alpha, beta}
+    model = SessionModel()
+    for record in await again.soul.history():
+        model.apply(record)
+    assert set(model.timeline.left_lines) == {1, 2}
+    assert [f.path for f in await again.futures.differences(beta)] == [
+        "beta.txt",
+        "tests/test_a.py",
+    ]
+    await again.futures.prune([beta])
+    assert [state.key for state in again.futures.states] == [alpha]
+    await again.soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_what_others_changed_meanwhile_is_a_conflict_and_stays(scene: Scene) -> None:
+    (alpha,) = await scene.futures.start(FuturesPlan(Target(END), (Variant("do alpha"),)))
+    await until(scene, alpha, lambda state: state.step > 0)
+    (scene.work / "src" / "f1.py").write_text("by the user\n")
+    (scene.work / "src" / "f5.py").write_text("by the user\n")
+    (scene.work / "own.txt").write_text("by the user\n")
+    await scene.futures.ended()
+    outcome = await scene.futures.make_current(alpha)
+    assert set(outcome.conflicts) == {"src/f1.py", "src/f5.py", "own.txt"}
+    assert (scene.work / "src" / "f1.py").read_text() == "by the user\n"
+    assert (scene.work / "own.txt").exists()
+    assert (scene.work / "alpha.txt").exists()
+    await scene.soul.travel.undo()
+    assert not (scene.work / "alpha.txt").exists()
+    assert (scene.work / "src" / "f1.py").read_text() == "by the user\n"
+
+
+@pytest.mark.exhaustive
+async def test_a_future_is_steered_asked_and_stopped(scene: Scene) -> None:
+    futures = scene.futures
+    ask, wait = await futures.start(
+        FuturesPlan(Target(1), (Variant("do ask"), Variant("do wait")), caps=Caps(steps=5))
+    )
+    await until(scene, ask, lambda state: state.state == "asking")
+    ((key, request),) = futures.asked
+    assert (key, request.tool) == (ask, "Shell")
+    futures.answer(ask, request.id, "once")
+    assert (await until(scene, ask, lambda state: state.is_over)).state == "done"
+    await until(scene, wait, lambda state: state.step == 2)
+    await futures.stop(wait)
+    await futures.ended()
+    state = futures.state(wait)
+    assert (state.state, state.step) == ("stopped", 2)
+    assert [f.path for f in await futures.differences(wait)][-1] == "waiting" or state.files >= 1
+    assert state.world_line
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("caps", "words"),
+    [(Caps(steps=1), "step"), (Caps(tokens=1000), "tokens"), (Caps(seconds=1.0), "time")],
+)
+async def test_a_limit_stops_a_future_which_is_judged_all_the_same(
+    scene: Scene, caps: Caps, words: str
+) -> None:
+    plan = FuturesPlan(Target(END), (Variant("do wait"),), check="pwd", caps=caps)
+    (wait,) = await scene.futures.start(plan)
+    await scene.futures.ended()
+    state = scene.futures.state(wait)
+    assert (state.state, state.check) == ("stopped", "passed")
+    assert words in state.why
+
+
+async def test_a_plan_that_cannot_be_carried_out_names_what_is_wrong(scene: Scene) -> None:
+    plans = {
+        "variants": FuturesPlan(Target(END), ()),
+        "message": FuturesPlan(Target(END), (Variant(), Variant())),
+        "target": FuturesPlan(Target(77), (Variant("x"),)),
+        "caps": FuturesPlan(Target(END), (Variant("x"),), caps=Caps(cost=1.0)),
+    }
+    for field, plan in plans.items():
+        with pytest.raises(NoFutures) as caught:
+            await scene.futures.start(plan)
+        assert caught.value.field == field
+    assert scene.futures.states == ()
+    estimate = await scene.futures.estimate(FuturesPlan(Target(0), (Variant(), Variant("other"))))
+    assert [one.name for one in estimate.futures] == ["Say hello.", "other"]
+    assert estimate.n_files == 7
+    assert estimate.at_once == 1
+    assert ".venv" in estimate.shared
+
+
+@pytest.mark.exhaustive
+async def test_a_future_without_an_answer_leaves_nothing(scene: Scene) -> None:
+    from support.chat_server import status
+
+    scene.server.check = lambda _request: status(401, "no")
+    (key,) = await scene.futures.start(FuturesPlan(Target(END), (Variant("do alpha"),)))
+    await scene.futures.ended()
+    state = scene.futures.state(key)
+    assert (state.state, state.world_line) == ("failed", 0)
+    assert scene.left() == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("tier", ["copy", "elsewhere"])
+async def test_without_overlays_each_future_has_a_copy(
+    scene: Scene, tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "tier_of", lambda _backend, _environ: tier)
+    before = contents(scene.work)
+    (scene.work / ".venv" / "lib").chmod(0o644)
+    plan = FuturesPlan(
+        Target(END), (Variant("do alpha"), Variant("do gamma")), check="test -f alpha.txt && pwd"
+    )
+    alpha, gamma = await scene.futures.start(plan)
+    await scene.futures.ended()
+    assert contents(scene.work) == before
+    assert scene.left() == []
+    one = scene.futures.state(alpha)
+    assert (one.state, one.check, one.files, one.tier) == ("done", "passed", 4, tier)
+    assert (one.check_output == str(scene.work)) == (tier == "copy")
+    assert not (scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").exists() or not [
+        *(scene.home.parent / "user" / ".cache" / "kimi-tui" / "futures").iterdir()
+    ]
+    note = await scene.futures.opinion()
+    asked = str(scene.server.requests[-1].messages[-1]["content"])
+    assert note == "The first one adds, the second one moves."
+    assert "alpha.txt (new)" in asked
+    assert "The check passed." in asked
+    await scene.futures.make_current(gamma)
+    assert (scene.work / "moved.py").read_text() == "x = 3\n"
+    assert not (scene.work / "src" / "f3.py").exists()
+    await scene.soul.travel.undo()
+    assert contents(scene.work) == before
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("state", ["preparing", "waiting", "running"])
+async def test_a_future_that_is_stopped_early_leaves_nothing(scene: Scene, state: str) -> None:
+    before = contents(scene.work)
+    plan = FuturesPlan(Target(END), (Variant("do wait"), Variant("do wait")))
+    keys = await scene.futures.start(plan)
+    if state != "preparing":
+        await until(scene, keys[1], lambda one: one.state == state)
+    await scene.futures.stop_all()
+    await scene.futures.ended()
+    assert {scene.futures.state(key).state for key in keys} == {"stopped"}
+    assert scene.left() == []
+    assert contents(scene.work) == before
+
+
+@pytest.mark.exhaustive
+async def test_a_turn_that_begins_meanwhile_is_no_part_of_a_future(scene: Scene) -> None:
+    (key,) = await scene.futures.start(FuturesPlan(Target(END), (Variant("do gamma"),)))
+    await scene.soul.run("do alpha")
+    await scene.futures.ended()
+    state = scene.futures.state(key)
+    line = scene.soul.session.world_lines.read(state.world_line)
+    texts = [message.text for message in line.messages if message.role == "user"]
+    assert "do gamma" in texts
+    assert "do alpha" not in texts
+    assert [one.path for one in await scene.futures.differences(key)] == [
+        "gamma.txt",
+        "moved.py",
+        "src/f3.py",
+    ]
+    outcome = await scene.futures.make_current(key)
+    assert not outcome.conflicts
+    assert not (scene.work / "alpha.txt").exists()
+    assert (scene.work / "moved.py").exists()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("step", ["_named", "_carried_over", "_added", "remove_tree"])
+async def test_what_a_failure_interrupts_is_finished_at_the_next_start(
+    scene: Scene, step: str
+) -> None:
+    before = contents(scene.work)
+    done = getattr(world_line, step)
+
+    def fails(*args: object) -> None:
+        if step != "remove_tree":
+            done(*args)
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world_line, step, fails)
+        (key,) = await scene.futures.start(FuturesPlan(Target(END), (Variant("do alpha"),)))
+        await scene.futures.ended()
+    assert "No space left" in scene.futures.state(key).why
+    await scene.soul.aclose()
+    again = await scene.again()
+    for one in list(again.soul.before_close):
+        await one()
+    (state,) = Futures(again.soul, again.launch).states
+    assert (state.key, state.world_line) == (key, 1)
+    assert again.left() == []
+    await again.soul.travel.rewind(Target(END, 1), "restore")
+    assert (scene.work / "alpha.txt").exists()
+    await again.soul.travel.undo()
+    assert contents(scene.work) == before
+    await again.soul.aclose()

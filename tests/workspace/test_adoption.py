@@ -1,0 +1,172 @@
+"""The snapshots of a copy of a session become part of the session's own, and are restored as any others."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.workspace.adoption import hand_over_stamps
+from kimi_tui.workspace.manifest import Limits
+from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.tracker import SnapshotScope, Tracker
+
+
+class Scene:
+    """A work folder with a session of one step, a copy of it at another place, and the files of both."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.work, self.files = top / "work", top / "session" / "files"
+        self.work.mkdir()
+        self.files.mkdir(parents=True)
+        for name in "abcde":
+            (self.work / name).write_text(f"{name} at first\n")
+        self.tracker = self.tracked(self.files)
+        self.tracker.mark("main-0")
+        (self.work / "a").write_text("a by the agent\n")
+        self.tracker.take_snapshot("agent")
+        self.tracker.mark("fork")
+        self.since = self.tracker.log.last.id if self.tracker.log.last else ""
+
+    def tracked(self, files: Path) -> Tracker:
+        """A tracker of the work folder that has scanned it."""
+        tracker = Tracker(self.work, files, Limits(), SnapshotScope())
+        assert tracker.first_scan()
+        return tracker
+
+    def future(self) -> Path:
+        """Let a future change files, and bring the work folder back; return the folder of its snapshots."""
+        copy = self.top / "copy" / "files"
+        shutil.copytree(self.files, copy)
+        tracker = self.tracked(copy)
+        before = {path.name: path.read_text() for path in self.work.iterdir()}
+        tracker.mark("future-1")
+        (self.work / "b").write_text("b by the future\n")
+        (self.work / "new").write_text("new\n")
+        tracker.take_snapshot("agent")
+        tracker.mark("future-2")
+        (self.work / "c").unlink()
+        tracker.take_snapshot("agent")
+        tracker.close()
+        (self.work / "new").unlink()
+        for name, text in before.items():
+            (self.work / name).write_text(text)
+        return copy
+
+    def now(self) -> dict[str, str]:
+        """The files of the work folder."""
+        return {path.name: path.read_text() for path in self.work.iterdir()}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_the_files_of_a_future_are_restored_and_undone(scene: Scene) -> None:
+    before, tracker = scene.now(), scene.tracker
+    assert tracker.adopt(scene.future(), scene.since, "other")
+    assert scene.now() == before
+    plan = tracker.plan("future-2", after=True)
+    assert {(one.path, one.change) for one in plan.changes} == {
+        ("b", "restore"),
+        ("c", "delete"),
+        ("new", "create"),
+    }
+    prepared = tracker.prepare(plan)
+    assert prepared is not None
+    tracker.carry_out(prepared)
+    assert scene.now() == {
+        **{name: text for name, text in before.items() if name != "c"},
+        "b": "b by the future\n",
+        "new": "new\n",
+    }
+    intent = prepared.intent
+    back = tracker.prepare(tracker.plan_back(intent.before, intent.after, intent.paths))
+    assert back is not None
+    tracker.carry_out(back)
+    assert scene.now() == before
+
+
+def test_a_step_in_its_middle_has_its_files_too(scene: Scene) -> None:
+    tracker = scene.tracker
+    tracker.adopt(scene.future(), scene.since, "other")
+    assert {one.path for one in tracker.plan("future-2").changes} == {"b", "new"}
+    assert {one.path for one in tracker.plan("future-1").changes} == set()
+    assert {one.path for one in tracker.plan("main-0").changes} == {"a"}
+
+
+def test_changes_of_others_meanwhile_are_conflicts_and_those_of_the_agent_are_not(
+    scene: Scene,
+) -> None:
+    copy, tracker = scene.future(), scene.tracker
+    (scene.work / "b").write_text("b by the user\n")
+    (scene.work / "own").write_text("by the user\n")
+    tracker.take_snapshot("other")
+    (scene.work / "d").write_text("d by the agent\n")
+    tracker.take_snapshot("agent")
+    tracker.adopt(copy, scene.since, "other")
+    plan = {one.path: one.change for one in tracker.plan("future-2", after=True).changes}
+    assert plan == {
+        "b": "conflict",
+        "own": "conflict",
+        "c": "delete",
+        "d": "restore",
+        "new": "create",
+    }
+    assert {one.path: one.change for one in tracker.plan("main-0").changes} == {
+        "a": "restore",
+        "b": "conflict",
+        "d": "restore",
+        "own": "conflict",
+    }
+
+
+def test_it_is_taken_once_and_read_again_by_the_next_process(scene: Scene) -> None:
+    copy = scene.future()
+    assert scene.tracker.adopt(copy, scene.since, "other")
+    n_snapshots = len(scene.tracker.log)
+    assert not scene.tracker.adopt(copy, scene.since, "other")
+    log = SnapshotLog(scene.files / "snapshots.jsonl")
+    assert len(log) == n_snapshots
+    assert dict(log.latest) == dict(scene.tracker.log.latest)
+    assert log.after_checkpoint("future-2") == scene.tracker.log.after_checkpoint("future-2")
+
+
+def test_the_differences_of_several_copies_are_applied_in_order_and_conflicts_told(
+    scene: Scene,
+) -> None:
+    first = scene.future()
+    second = first.with_name("second")
+    shutil.copytree(first, second)
+    (scene.work / "d").write_text("d by the user\n")
+    applied, conflicts = scene.tracker.apply_difference(first, scene.since, "other")
+    assert (set(applied.restored), set(applied.deleted), conflicts) == ({"b", "new"}, {"c"}, ())
+    (scene.work / "b").write_text("b by the user\n")
+    (scene.work / "new").unlink()
+    applied, conflicts = scene.tracker.apply_difference(second, scene.since, "other")
+    assert (set(applied.restored), conflicts) == ({"new"}, ("b",))
+    assert scene.now()["b"] == "b by the user\n"
+    assert scene.now()["d"] == "d by the user\n"
+    assert "c" not in scene.now()
+
+
+def test_a_copy_is_told_the_stamps_of_the_frozen_files_that_are_as_in_its_log(scene: Scene) -> None:
+    copy, base = scene.top / "copy" / "files", scene.top / "base"
+    scene.tracker.close()
+    shutil.copytree(scene.files, copy)
+    shutil.copytree(scene.work, base)
+    files = dict(scene.tracker.log.latest)
+    del files["b"]
+    (base / "c").write_text("longer than it was\n")
+    hand_over_stamps(SnapshotLog(copy / "snapshots.jsonl"), base, files)
+    log = SnapshotLog(copy / "snapshots.jsonl")
+    stamps = dict(log.folders((7, 7))[""].rows.stamps())
+    assert {name for name, stamp in stamps.items() if stamp} == {"a", "d", "e"}
+    status = (base / "a").lstat()
+    stamp = stamps["a"]
+    assert stamp is not None
+    assert stamp[:4] == (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+    assert dict(log.latest) == dict(scene.tracker.log.latest)
