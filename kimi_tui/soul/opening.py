@@ -156,8 +156,8 @@ async def open_session(
         servers: MCP servers of the person that no file configures.
 
     Raises:
-        CannotOpen: there is no such session, or another process has it open and no fork of it is wanted; nobody watches the
-            sandbox being waited for, and a folder cannot be added.
+        CannotOpen: there is no such session, or another process has it open and no fork of it is wanted. Without
+            `waits_for_sandbox` also: a folder of the command line cannot be added; otherwise that is one of the notices.
         DiskRefuses: a disk error that may pass.
     """
     if not launch.demo:
