@@ -13,7 +13,7 @@ TYPES ?=
 MUTANTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-all models lint format types imports tests snapshots mutants bench bench-billed journeys dist clean venv-run venv-dev
+.PHONY: help run test test-fast test-all models lint format quick-types types imports tests snapshots mutants bench bench-billed journeys dist clean venv-run venv-dev
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -22,10 +22,10 @@ help: ## say what there is
 run: venv-run ## set up once, then start the program
 	@$(BIN)/kimi-tui $(ARGS)
 
-# Imports and types beside the tests, which wait much; what they say comes last, where it is found.
-# The types of what is run: the tests, which run here anyway, are two fifths of the work, and `make types` looks at them too.
-test: lint ## everything that must pass: lint, imports, types of the program, tests
-	@$(MAKE) --no-print-directory -k imports types TYPES="kimi_tui bench" > $(VENV)/types 2>&1 & types=$$!; \
+# Imports and types beside the tests, which wait much; what they say comes last, where it is found. basedpyright would take as
+# long as a fifth of the tests.
+test: lint ## everything that must pass: lint, imports, types at a glance, tests
+	@$(MAKE) --no-print-directory -k imports quick-types > $(VENV)/types 2>&1 & types=$$!; \
 	$(MAKE) --no-print-directory tests; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types; exit $$((tests | types))
 
@@ -38,7 +38,7 @@ models: venv-dev ## install a real small model for `make test-all`; where that c
 	@scripts/make-venv.sh models || echo "No local model: its tests are skipped."
 
 test-all: export PYTHONDONTWRITEBYTECODE =
-test-all: lint types imports models ## also the long tail of the tests, a kill and a power cut at every single call, and long properties
+test-all: lint quick-types types imports models ## also the long tail of the tests, a kill and a power cut at every single call, and long properties
 	$(BIN)/pytest -n $(WORKERS) -m "" --cpu --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format
@@ -48,6 +48,9 @@ lint: venv-dev ## ruff: rules and format
 format: venv-dev ## put the code into ruff's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+quick-types: venv-dev ## pyrefly: wrong types of the program, in seconds
+	$(BIN)/pyrefly check --output-format min-text --min-severity error
 
 types: venv-dev ## basedpyright, strict but for the tests; not again where nothing has changed
 	@scripts/check-types.sh $(TYPES)

@@ -130,7 +130,7 @@ def write_files(folder: Path) -> None:
     ]
     for n in range(N_FILES):
         n_lines = _LARGE_LINES if n % LARGE_EVERY == LARGE_EVERY // 2 else _LINES
-        lines = [" ".join(rnd.choices(words, k=_WORDS)) for _ in range(n_lines)]
+        lines: list[str] = [" ".join(rnd.choices(words, k=_WORDS)) for _ in range(n_lines)]
         lines[7] = f"VALUE of part {n} is {rnd.randint(1000, 9999)}"
         (folder / f"part{n:02}.txt").write_text("\n".join(lines) + "\n")
 

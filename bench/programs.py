@@ -87,7 +87,13 @@ def _pi(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     (home / "models.json").write_text(json.dumps({"providers": {"bench": provider}}))
     arguments = ["--offline", "--provider", "bench", "--model", "bench"]
     arguments += ["--tools", "read,bash,edit,write,grep"]
-    return ["pi", *arguments], {"PI_CODING_AGENT_DIR": str(home), "HOME": str(folder)}
+    # It searches with `rg`, which it would download; without one its search is an error, and over at once.
+    path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
+    return ["pi", *arguments], {
+        "PI_CODING_AGENT_DIR": str(home),
+        "HOME": str(folder),
+        "PATH": path,
+    }
 
 
 OURS = Program("kimi-tui", _ours, ("shell", "read", "write", "replace", "grep", "glob"))

@@ -14,6 +14,7 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -152,7 +153,7 @@ async def callbacks_of(pilot: Pilot[None], key: str) -> list[float]:
     def timed(self: asyncio.Handle) -> None:
         taken = milliseconds(lambda: run(self))
         # The callbacks of the measurement itself do not count.
-        if getattr(self._callback, "__self__", None) is not measuring:
+        if getattr(cast(Any, self)._callback, "__self__", None) is not measuring:
             times.append(taken)
 
     asyncio.Handle._run = timed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,16 +79,26 @@ _OWN_FAULTS = frozenset(
     }
 )
 """Errors that are raised for a mistake in the program, which a person only meets in the log file."""
+_WORDLESS = (ast.Name, ast.Pass, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+"""Nodes with no text below them: half of all."""
 _MARKUP = re.compile(r"^\s*<[a-z/!]|</[a-z]")
 """Tags of a page, around words that are listed by themselves."""
 _WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z_]{0,8} [^ ]|^[A-Z][a-z]+[…,.:;!?]?$")
 
 
-def page() -> str:
-    """The whole page: a heading for each file of `kimi_tui/`, and below it each text once, in the order of the code."""
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def page(parsed: Callable[[Path], ast.Module] = _parsed) -> str:
+    """Return the whole page: a heading for each file of `kimi_tui/`, and below it each text once, in the order of the code.
+
+    Args:
+        parsed: returns the syntax tree of a file.
+    """
     lines = [_HEAD]
     for path in sorted((ROOT / "kimi_tui").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         found = dict.fromkeys(
             text.replace("\r", "").replace("\n", "⏎") for _, text in sorted(texts(tree))
         )
@@ -130,9 +140,11 @@ def _seen(node: ast.AST) -> Iterator[ast.AST]:
             continue
         value = getattr(node, name, None)
         for below in value if isinstance(value, list) else [value]:
+            if not isinstance(below, ast.AST) or isinstance(below, _WORDLESS):
+                continue
             is_docstring = isinstance(node, ast.Expr) and isinstance(below, ast.Constant)
             is_piece = isinstance(node, ast.JoinedStr) and isinstance(below, ast.Constant)
-            if isinstance(below, ast.AST) and not is_docstring and not is_piece:
+            if not is_docstring and not is_piece:
                 yield below
 
 

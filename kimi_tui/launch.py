@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kimi_tui.headless.options import HeadlessOptions
     from kimi_tui.soul.approval import Mode
 
+ONCE_ONLY = "KIMI_TUI_ONCE_ONLY"
+"""The environment variable with which `kimi-tui serve` starts the app: each yes holds once."""
 NEWEST = "newest"
 """The value of `Launch.resume` for the newest session of the folder."""
 FORKED = "This is a fork (a copy of the session). The original session is unchanged."
@@ -76,7 +78,8 @@ class Launch(NamedTuple):
     restore files that differ from the end of the conversation. `given` are the settings that override the configuration file,
     by their keys. `kept_in` is the folder of the sessions if it is not the usual one. With `bare` the agent is not given the
     notes of projects and of the user, and runs no hooks. `max_tokens` (input and output) and `max_cost` are the budget of this run; 0 for any.
-    `added` are folders beside the work folder that the agent may use as it may use that.
+    `added` are folders beside the work folder that the agent may use as it may use that. With `once_only` no yes is offered that
+    holds for the session or the project.
     """
 
     work_dir: Path
@@ -103,6 +106,7 @@ class Launch(NamedTuple):
     max_tokens: int = 0
     max_cost: float = 0.0
     added: tuple[Path, ...] = ()
+    once_only: bool = False
 
 
 def launch_of(options: Options) -> Launch:
@@ -141,6 +145,7 @@ def launch_of(options: Options) -> Launch:
         prompt=options.message,
         work_dir_given=options.work_dir is not None,
         added=tuple(map(_added, options.added)),
+        once_only=bool(os.environ.get(ONCE_ONLY)),
         given=_given(
             options, choice, here if here and here.model in ("", *config.models) else None
         ),

@@ -42,11 +42,14 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=8,
+    max_examples=5,
+    stateful_step_count=30,
 )
 usual = settings.get_profile("usual")
-settings.register_profile("quick", usual, max_examples=8)
-settings.register_profile("exhaustive", usual, derandomize=False, max_examples=500)
+settings.register_profile("quick", usual)
+settings.register_profile(
+    "exhaustive", usual, derandomize=False, max_examples=500, stateful_step_count=50
+)
 settings.load_profile("usual")
 
 SLOW = (
@@ -105,7 +108,10 @@ TOGETHER = {
     "tui/main/test_earlier_session.py": "long session",
     "tui/main/test_long_session.py": "long session",
     "tui/main/commands/test_time_travel.py": "what was told",
-    "test_packages.py": "imports",
+    "test_docs.py": "syntax trees",
+    "test_packages.py": "syntax trees",
+    "tui/test_no_markup.py": "syntax trees",
+    "tui/textual_patches/test_private_names.py": "syntax trees",
     "local_models/test_llama_cpp.py": "llama.cpp",
     "tools/sandbox/test_home.py": "a home of a thousand files",
     "tui/main/test_keystrokes.py": "a conversation",

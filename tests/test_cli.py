@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.cases import each
+from support.cases import each, first_only
 
 from kimi_tui.cli import main, parse
 from kimi_tui.config.model_choice import FolderModel, ModelChoice, keep_folder_model
@@ -245,7 +245,7 @@ HEAVY = (
 ENGINE = tuple(f"kimi_tui.{part}" for part in ("soul", "session", "wire", "llm", "tools"))
 
 
-@pytest.mark.parametrize("configured", [True, False])
+@pytest.mark.parametrize("configured", first_only([True, False]))
 def test_nothing_heavy_is_imported_before_the_first_paint(configured: bool) -> None:
     keys = {"KIMI_API_KEY": "k", "KIMI_BASE_URL": "http://127.0.0.1:9/v1"} if configured else {}
     run = subprocess.run(

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.sources import parsed
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
@@ -37,7 +38,7 @@ def _script(name: str) -> ModuleType:
 
 
 def test_the_list_of_texts_is_that_of_the_program() -> None:
-    page = _script("make_strings").page()
+    page = _script("make_strings").page(lambda path: parsed(path)[1])
     stored = (ROOT / "docs" / "strings.md").read_text("utf-8")
     assert stored == page, "make it anew: python docs/make_strings.py"
 
@@ -53,6 +54,13 @@ def test_the_guide_has_the_keys_and_commands_of_the_program() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     for picture in (ROOT / "docs" / "pictures").iterdir():
         assert f"pictures/{picture.name})" in whole + readme, picture.name
+
+
+def test_no_text_of_a_picture_has_spaces_that_a_browser_drops() -> None:
+    for picture in (ROOT / "docs" / "pictures").glob("*.svg"):
+        assert not re.search(r">( [^<]*|[^<]* |[^<]*  [^<]*)</text>", picture.read_text("utf-8")), (
+            picture.name
+        )
 
 
 def test_the_architecture_page_names_every_package_and_walks_in_few_steps() -> None:

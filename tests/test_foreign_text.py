@@ -213,6 +213,7 @@ def test_one_line_and_tabs() -> None:
     assert expand_tabs("a\tb") == "a   b"
 
 
+@pytest.mark.exhaustive
 def test_what_a_megabyte_costs() -> None:
     plain = "some plain line of text, as most are\n" * 30_000
     coloured = "\x1b[31mred\x1b[0m and some plain words here\n" * 30_000

@@ -174,6 +174,7 @@ LOOPS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("every", first_only([3, 1]))
 @pytest.mark.parametrize("name", LOOPS)
 def test_twice_the_text_takes_twice_the_steps(name: str, every: int) -> None:

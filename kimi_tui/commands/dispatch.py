@@ -12,6 +12,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "sessions": "list, show, export, rename, fork, archive, delete, restore and prune sessions",
     "import": "import sessions of kimi-cli, Claude Code, Codex, opencode, pi, Gemini CLI or kimi-code",
+    "import-settings": "list MCP servers, hooks, skills and other settings of other agents, and import them",
     "checkpoints": "list the checkpoints of a session",
     "worldlines": "list the world lines (branches) of a session",
     "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
@@ -32,6 +33,7 @@ COMMANDS = {
     "replay": "replay a session",
     "mcp": "set up MCP servers, whose tools the agent uses",
     "acp": "serve an editor such as Zed over the Agent Client Protocol",
+    "serve": "serve the app to a browser on this machine",
     "approvals": "explain whether a command needs your permission",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
@@ -79,6 +81,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import import_sessions
 
             return import_sessions.run(arguments)
+        case "import-settings":
+            from kimi_tui.commands import import_settings
+
+            return import_settings.run(arguments)
         case "mcp":
             from kimi_tui.commands import mcp
 
@@ -87,6 +93,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             from kimi_tui.commands import acp
 
             return acp.run(arguments)
+        case "serve":
+            from kimi_tui.commands import serve
+
+            return serve.run(arguments)
         case "approvals":
             from kimi_tui.commands import approvals
 

@@ -495,23 +495,23 @@ def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResu
     """Check how commands see the files of an earlier checkpoint (bisect and run-at), and futures files of their own."""
     from kimi_tui.tools.sandbox.view import tier_of
 
-    past, futures = "bisect, run-at", "futures"
+    past, futures = "past files", "futures"
     match tier_of(backend, environ):
         case "overlay":
-            seen = "past files are shown at the path of the work folder (overlay)"
+            seen = "bisect and run-at show them at the path of the work folder (overlay)"
             yield CheckResult(past, "ok", seen)
             seen = "each future has its own files at the path of the work folder (overlay)"
             yield CheckResult(futures, "ok", seen)
         case "copy":
-            seen = "past files are copied for each run and shown at the path of the work folder"
-            yield CheckResult(past, "ok", f"{seen}; ignored folders are read-only")
+            seen = "bisect and run-at copy them for each run and show them at the path of the work folder; ignored folders are read-only"
+            yield CheckResult(past, "ok", seen)
             seen = "each future has a copy of the files at the path of the work folder"
             yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")
         case "elsewhere":
             yield CheckResult(
                 past,
                 "warn",
-                "past files are copied to another path for each run",
+                "bisect and run-at copy them to another path for each run",
                 "Commands that depend on the path of the work folder may fail.",
             )
             yield CheckResult(

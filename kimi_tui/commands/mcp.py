@@ -349,7 +349,16 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
     except (OSError, ValueError):
         reader.feed_eof()
 
+    n_pasted = 0
+
     async def pasted() -> str:
+        nonlocal n_pasted
+        n_pasted += 1
+        if n_pasted > 1:
+            say(
+                "That is not the address of the last page: it contains no code=. Paste the whole address:"
+            )
+            sys.stdout.flush()
         line = await reader.readline()
         if not line:
             # Nobody can paste anything; the redirect may still come.

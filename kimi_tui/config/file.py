@@ -527,6 +527,29 @@ def save_setting(path: Path, key: str, value: Any, *, base: Path | None = None) 
     return after
 
 
+def add_hook(path: Path, entry: Mapping[str, Any]) -> None:
+    """Append a table to `[[hooks]]`; blocks on the disk, so call it in a thread.
+
+    Raises:
+        ConfigError: the file is not TOML, or has hooks in another form; it is unchanged.
+        OSError: the disk refused; the old file is unchanged.
+    """
+    import tomlkit
+    from tomlkit.items import AoT
+
+    document = _document(path)
+    if "hooks" not in document:
+        document["hooks"] = tomlkit.aot()
+    hooks = document["hooks"]
+    if not isinstance(hooks, AoT):
+        raise ConfigError(f"{path.name}: hooks must be written as [[hooks]]")
+    table = tomlkit.table()
+    for key, value in entry.items():
+        table[key] = value
+    cast("Any", hooks).append(table)
+    _replace(path, tomlkit.dumps(document))
+
+
 def save_default(path: Path, name: str) -> Config:
     """Make a model of the file at `path` the default one; blocks on the disk, so call it in a thread.
 

@@ -90,6 +90,7 @@ class _Future:
         wire: its own events; `records` are those so far.
         fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session.
         since: the snapshot of the files with which it began.
+        end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
     """
 
     state: FutureChanged
@@ -102,6 +103,7 @@ class _Future:
     fork: Session | None = None
     n_before: int = 0
     since: str = ""
+    end: str = ""
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
@@ -138,6 +140,12 @@ class Futures:
         self._turns: dict[str, ModelTurns] = {}
         soul.futures = lambda: self.states
         soul.before_close.append(self.aclose)
+
+    def use(self, launch: Launch) -> None:
+        """Plan with other options from now on: another model was chosen, or other settings."""
+        if launch is not self._launch:
+            self._launch = launch
+            self._planner = Planner(self._soul, launch, self._environ)
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -179,16 +187,22 @@ class Futures:
     async def history(self, key: str) -> Sequence[EventRecord]:
         """Return the events of the session before the checkpoint with which a future began."""
         state = self.state(key)
+        future = self._futures.get(key)
+        end = future.end if future is not None else ""
         found: list[EventRecord] = []
         begun = -1
+        is_past = False
         for record in await self._soul.history():
             match record.event:
                 case ev.CheckpointCreated(uid=uid) if uid and uid == state.uid:
                     return found[:begun] if begun >= 0 else found
+                case ev.TurnBegin() if is_past:
+                    return found  # the current line went on after its end was taken
                 case ev.TurnBegin():
                     begun = len(found)
-                case ev.CheckpointCreated():
+                case ev.CheckpointCreated(uid=uid):
                     begun = -1
+                    is_past = is_past or bool(end and uid == end)
                 case _:
                     pass
             found.append(record)
@@ -233,6 +247,9 @@ class Futures:
             NoFutures: the plan cannot be carried out.
         """
         planned = await self._planner.planned(plan)
+        points = self._session.context.world_line.checkpoints
+        at_end = plan.target.is_end and not plan.target.world_line
+        end = points[-1].uid if at_end and points else ""
         group = uuid.uuid4().hex[:12]
         futures: list[_Future] = []
         for number, one in enumerate(planned, 1):
@@ -248,7 +265,7 @@ class Futures:
                 model=one.choice.model,
                 began_at=time.time(),
             )
-            futures.append(_Future(state, one, plan))
+            futures.append(_Future(state, one, plan, end=end))
         for future in futures:
             self._futures[future.state.key] = future
             self._publish(future, future.state)

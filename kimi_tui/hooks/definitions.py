@@ -180,6 +180,13 @@ def find_hooks(work_dir: Path) -> FoundHooks:
     )
 
 
+def hooks_in(path: Path, data: bytes, origin: Origin) -> tuple[list[Hook], tuple[str, ...]]:
+    """Return the hooks in the text of a file (TOML or Claude's JSON, by its name), and events that this program does not have."""
+    reader = _HookReader()
+    read = reader.toml if path.suffix == ".toml" else reader.claude
+    return read(path, data, origin), tuple(dict.fromkeys(reader.elsewhere))
+
+
 def digest_of(hooks: Iterable[Hook], work_dir: Path) -> str:
     """Return a digest of hooks of a work folder: of their definitions, and of the scripts in the folder that they name.
     It reads files, so call it in a thread.
@@ -191,8 +198,14 @@ def digest_of(hooks: Iterable[Hook], work_dir: Path) -> str:
             *(repr(hook.timeout_s), os.path.relpath(hook.path, work_dir)),
         ]
         bare = _FOLDER_VARIABLES.sub(".", hook.command).replace('"', "").replace("'", "")
-        for word in _WORDS.findall(bare):
-            said += [word, _digest_of_file(work_dir, word)]
+        is_plain = not any(sign in hook.command for sign in "\"'\\")
+        for found in _WORDS.finditer(bare):
+            # What a hook writes is no script, and would be another one after each run. Only where nothing is quoted is a > surely
+            # a redirection.
+            before = bare[: found.start()].rstrip(" \t")
+            is_output = is_plain and before.endswith((">", ">|")) and not before.endswith("<>")
+            word = found[0]
+            said += [word, "" if is_output else _digest_of_file(work_dir, word)]
         whole.update(json.dumps(said).encode())
     return whole.hexdigest()
 

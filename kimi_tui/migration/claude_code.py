@@ -77,10 +77,9 @@ def _described(path: Path) -> FoundSession | None:
             title = files.title_from(_said(record)[0])
         if title and work_dir:
             break
-    for record in files.tail_records(path) if has_messages else ():
-        if named := _title_in(record):
-            title = named
-            break
+    if has_messages:
+        named = (found for one in files.tail_records(path) if (found := _title_in(one)))
+        title = next(named, title)
     if not has_messages or not work_dir:
         return None
     return FoundSession("claude", path.stem, path, work_dir, title, updated, size)

@@ -35,6 +35,9 @@ _NOT_SAID = (
     "# AGENTS.md instructions",
 )
 _FAILED = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
+_SUMMARY_START = re.compile(
+    r"\AAnother language model started to solve this problem[^\n]{0,1000}:\n"
+)
 _CALLS = frozenset(
     {"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"}
 )
@@ -220,13 +223,7 @@ class _CodexReader:
     def _undo(self, n_turns: int) -> None:
         """Go back to before the last turns: what follows is another line."""
         self._end()
-        while n_turns > 0 and self.head >= 0:
-            entry = self.plain.entries[self.head]
-            if entry.kind == "summary":
-                # What came before a compaction is not undone.
-                break
-            n_turns -= entry.kind == "said"
-            self.head = entry.parent
+        self.head = self.plain.without_turns(self.head, n_turns)
 
     def _end(self) -> None:
         self._open = None
@@ -339,9 +336,43 @@ class _CodexReader:
         if not text.strip():
             text = "(The summary is encrypted by its provider and cannot be read.)"
             self.plain.losses["encrypted compaction"] += 1
-        place = self.plain.add(PlainEntry("summary", self.head, at, text))
+        self._drop_request(text)
+        text = _SUMMARY_START.sub("", text, count=1)
+        kept = self._kept(payload.get("replacement_history"))
+        place = self.plain.add(PlainEntry("summary", self.head, at, text, kept=kept))
         self.head = place if place >= 0 else self.head
         self._last = None
+
+    def _drop_request(self, summary: str) -> None:
+        """Drop the answer to the request for a summary, if it was stored: it is the summary."""
+        entries = self.plain.entries
+        if not entries or self.head != len(entries) - 1:
+            return
+        newest = entries[-1]
+        words = newest.text.strip()
+        if newest.kind == "answer" and words and not newest.calls and summary.endswith(words):
+            self.head = newest.parent
+            entries.pop()
+
+    def _kept(self, history: object) -> tuple[int, ...]:
+        """Return the entries of the user's messages that stand beside a summary."""
+        said = [
+            _said(lenient_json.mapping(one))
+            for one in lenient_json.listing(history)
+            if lenient_json.mapping(one).get("role") == "user"
+        ]
+        path = [at for at in self.plain.before(self.head) if self.plain.entries[at].kind == "said"]
+        found: list[int] = []
+        first = 0
+        for words in filter(None, said):
+            place = next(
+                (n for n in range(first, len(path)) if self.plain.entries[path[n]].text == words),
+                None,
+            )
+            if place is not None:
+                found.append(path[place])
+                first = place + 1
+        return tuple(found)
 
 
 def _said(payload: files.Json) -> str:

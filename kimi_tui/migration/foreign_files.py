@@ -85,20 +85,22 @@ def head_records(path: Path) -> Iterator[Json]:
             yield record
 
 
-def tail_records(path: Path) -> list[Json]:
-    """Return the objects in the end of a file of JSON lines, newest first; none if it cannot be read."""
+def tail_records(path: Path) -> Iterator[Json]:
+    """Yield the objects in the end of a file of JSON lines, newest first; nothing if it cannot be read."""
     try:
         fd = open_regular(path)
     except OSError:
-        return []
+        return
     try:
         data = os.pread(fd, CHUNK_BYTES, max(0, os.fstat(fd).st_size - CHUNK_BYTES))
     except OSError:
-        return []
+        return
     finally:
         os.close(fd)
-    found = (parse(line) for line in reversed(data.split(b"\n")))
-    return [record for record in found if isinstance(record, dict)]
+    for line in reversed(data.split(b"\n")):
+        record = parse(line)
+        if isinstance(record, dict):
+            yield record
 
 
 def read_object(path: Path, most_bytes: int = 16 << 20) -> Json:

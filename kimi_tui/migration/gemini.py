@@ -7,7 +7,7 @@ A message is written again when its calls have ended, `$set` replaces the whole 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kimi_tui import lenient_json
@@ -16,6 +16,8 @@ from kimi_tui.migration.plain import CannotRead, FoundSession, PlainCall, PlainE
 
 _NOT_SAID = ("<session_context>", "<state_snapshot>", "<system-reminder>")
 _SUMMARY = "<state_snapshot>"
+_THANKS = "Got it. Thanks for the additional context!"
+"""What the model is said to have answered to the summary of a compression."""
 
 
 def home(environ: Mapping[str, str], home_folder: Path) -> Path:
@@ -112,20 +114,59 @@ class _GeminiReader:
             self.head = self._message(record, self.head)
 
     def set_all(self, messages: object) -> None:
-        """Take a list of all messages: those that are known stay as they are, others are new."""
+        """Take a list of all messages: those that are known stay as they are, others are new.
+
+        Where none is known, and the model thanks for a summary, the list is what a compression made.
+        """
+        listed = [lenient_json.mapping(one) for one in lenient_json.listing(messages)]
+        is_known = any(self._places.get(_id_of(one) or "\0", -1) >= 0 for one in listed)
+        thanks = next((n for n, one in enumerate(listed) if n and _is_thanks(one)), None)
+        if thanks is not None and not is_known and self.head >= 0:
+            self._compress(listed[thanks - 1], listed[thanks], listed[thanks + 1 :])
+            return
         head = -1
-        for message in map(lenient_json.mapping, lenient_json.listing(messages)):
-            name = lenient_json.text(message.get("id"))
-            known = self._places.get(name) if name else None
+        for message in listed:
+            known = self._places.get(_id_of(message)) if _id_of(message) else None
             if known is None:
                 head = self._message(message, head)
             elif known >= 0:
                 head = known
         self.head = head
 
+    def _compress(
+        self, summary: files.Json, thanks: files.Json, kept: Sequence[files.Json]
+    ) -> None:
+        """Take a summary, with the newest messages, which are written again under new names behind it."""
+        path = self.plain.before(self.head)
+        said = [(self.plain.entries[at].kind, self.plain.entries[at].text.strip()) for at in path]
+        stay: list[int] = []
+        copies: list[files.Json] = []
+        new: list[files.Json] = []
+        first = 0
+        for message in kept:
+            kind = "said" if message.get("type") == "user" else "answer"
+            words = (kind, _whole(message.get("content")).strip())
+            place = next((n for n in range(first, len(said)) if said[n] == words), None)
+            if place is None or new:
+                new.append(message)
+                continue
+            stay.append(path[place])
+            copies.append(message)
+            first = place + 1
+        text = files.text_of(_whole(summary.get("content")), self.plain.losses)
+        at = files.time_of(summary.get("timestamp"))
+        entry = PlainEntry("summary", self.head, at, text, kept=tuple(stay))
+        self.head = self._added(entry)
+        for name in filter(None, map(_id_of, (summary, thanks, *copies))):
+            self._places[name] = self._befores[name] = self.head
+        for message in new:
+            self.head = self._message(message, self.head)
+
     def _message(self, message: files.Json, parent: int) -> int:
         name = lenient_json.text(message.get("id"))
         known = self._places.get(name, -1) if name else -1
+        if known >= 0 and self.plain.entries[known].kind == "summary":
+            return self.head
         at = files.time_of(message.get("timestamp"))
         if known >= 0:
             # A message again, with the results of its calls.
@@ -150,10 +191,7 @@ class _GeminiReader:
 
     def _is_behind(self, place: int) -> bool:
         """Return whether the conversation stands at an entry or behind it."""
-        at = self.head
-        while at > place:
-            at = self.plain.entries[at].parent
-        return at == place
+        return next((at == place for at in self.plain.back(self.head) if at <= place), True)
 
     def _added(self, entry: PlainEntry) -> int:
         place = self.plain.add(entry)
@@ -224,6 +262,14 @@ class _GeminiReader:
             call.at = files.time_of(one.get("timestamp"))
             found.append(call)
         return found
+
+
+def _id_of(message: files.Json) -> str:
+    return lenient_json.text(message.get("id"))
+
+
+def _is_thanks(message: files.Json) -> bool:
+    return message.get("type") == "gemini" and _whole(message.get("content")).strip() == _THANKS
 
 
 def _result_text(part: object) -> str:

@@ -148,12 +148,7 @@ class _KimiCodeReader:
 
     def _undo(self, n_turns: int) -> None:
         self._open = None
-        while n_turns > 0 and self.head >= 0:
-            entry = self.plain.entries[self.head]
-            if entry.kind == "summary":
-                break
-            n_turns -= entry.kind == "said"
-            self.head = entry.parent
+        self.head = self.plain.without_turns(self.head, n_turns)
 
     def _added(self, entry: PlainEntry) -> None:
         place = self.plain.add(entry)
@@ -288,7 +283,7 @@ class _KimiCodeReader:
         kept: tuple[int, ...] = ()
         n_kept = lenient_json.count(record.get("keptUserMessageCount")) or 0
         if n_kept and self.head >= 0:
-            path = self.plain.path_to(self.head)
+            path = self.plain.before(self.head)
             said = [place for place in path if self.plain.entries[place].kind == "said"]
             n_head = min(lenient_json.count(record.get("keptHeadUserMessageCount")) or 0, n_kept)
             n_tail = n_kept - n_head

@@ -405,6 +405,6 @@ class _OpencodeReader:
         for part in request:
             first = self._places.get(lenient_json.text(part.get("tail_start_id")), -1)
             if part.get("type") == "compaction" and first >= 0:
-                path = self._plain.path_to(self._head)
+                path = self._plain.before(self._head)
                 return tuple(path[path.index(first) :]) if first in path else ()
         return ()

@@ -114,7 +114,7 @@ class _PiReader:
                 first = self._places.get(lenient_json.text(record.get("firstKeptEntryId")), -1)
                 kept: list[int] = []
                 if first >= 0:
-                    path = self.plain.path_to(parent)
+                    path = self.plain.before(parent)
                     kept = path[path.index(first) :] if first in path else []
                     kept = [place for place in kept if self.plain.entries[place].kind != "summary"]
                 return self._added(PlainEntry("summary", parent, at, text, kept=tuple(kept)))

@@ -14,6 +14,8 @@ from typing import Literal
 
 MOST_ENTRIES = 200_000
 """Entries of one session; what follows these is left out and counted as a loss."""
+MOST_STEPS = 50_000_000
+"""Steps back in the tree that a reader takes in all: a file that was made to ask for more is read, but not quadratically."""
 MOST_TEXT_CHARS = 4_000_000
 """Characters of one text; the rest is left out and counted as a loss."""
 
@@ -129,6 +131,7 @@ class PlainSession:
     entries: list[PlainEntry] = field(default_factory=list[PlainEntry])
     live: int = -1
     losses: Counter[str] = field(default_factory=Counter[str])
+    _steps: int = MOST_STEPS
 
     def add(self, entry: PlainEntry) -> int:
         """Append an entry and return its place; -1, and a loss, if there are too many."""
@@ -153,6 +156,26 @@ class PlainSession:
             place = self.entries[place].parent
         path.reverse()
         return path
+
+    def back(self, place: int) -> Iterator[int]:
+        """Yield the places of an entry and those before it, the newest first, for a reader: no more than `MOST_STEPS` in all."""
+        while place >= 0 and self._steps > 0:
+            self._steps -= 1
+            yield place
+            place = self.entries[place].parent
+
+    def before(self, place: int) -> list[int]:
+        """Return the same places, oldest first."""
+        return list(self.back(place))[::-1]
+
+    def without_turns(self, place: int, n_turns: int) -> int:
+        """Return where a conversation stands after its last turns were undone; what a summary stands for is not undone."""
+        for at in self.back(place):
+            entry = self.entries[at]
+            if n_turns <= 0 or entry.kind == "summary":
+                return at
+            n_turns -= entry.kind == "said"
+        return -1
 
     def leaves(self) -> Sequence[int]:
         """Return the last entry of each path that is not the current one."""

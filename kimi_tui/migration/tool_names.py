@@ -101,6 +101,12 @@ def translated(name: str, arguments: str) -> tuple[str, str]:
         return name, arguments
 
 
+def our_name(name: str) -> str:
+    """Return the name of our tool for a tool of another agent; its own if there is none."""
+    tool = _OURS.get(name.lower())
+    return name if tool is None else tool.name
+
+
 def _command(value: object) -> object:
     """Return the command of a shell, also of one that takes a list: `["bash", "-lc", "ls"]`."""
     words = [word for word in lenient_json.listing(value) if isinstance(word, str)]

@@ -64,6 +64,8 @@ from kimi_tui.wire.events import EventRecord
 
 MOST_LINES = 200
 """World lines that are written at most: the newest."""
+MOST_ON_LINES = 4_000_000
+"""Entries on all world lines together, those that lines share counted for each."""
 MOST_LINE_BYTES = 1 << 30
 """Bytes of all world lines together."""
 _NAMESPACE = uuid.UUID("6a1c2a4e-6d0f-4f7e-9d43-7a1d5e0b5c11")
@@ -72,7 +74,7 @@ _LONGEST_CALL_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class WrittenSession:
-    """An imported session: its folder, how many world lines it has, and what was left out, as in `PlainSession.losses`."""
+    """An imported session: its folder, and how many world lines it has."""
 
     folder: Path
     world_lines: int
@@ -125,9 +127,11 @@ def order_of(plain: PlainSession) -> list[list[int]]:
     Those that share a beginning follow one another, so that each shares more with the path before it than with any other.
     """
     leaves = [*plain.leaves(), plain.last] if plain.entries else []
-    if len(leaves) > MOST_LINES:
-        plain.losses["older fork"] += len(leaves) - MOST_LINES
-        leaves = leaves[-MOST_LINES:]
+    # Many long lines would take more memory, and more of the disk, than anybody has use for.
+    most = max(10, min(MOST_LINES, MOST_ON_LINES // max(1, len(plain.entries))))
+    if len(leaves) > most:
+        plain.losses["older fork"] += len(leaves) - most
+        leaves = leaves[-most:]
     paths = [plain.path_to(leaf) for leaf in leaves]
     # Below each entry the path with the newest end comes last, and that of the current conversation behind all.
     ranks: dict[int, int] = {}
@@ -262,6 +266,9 @@ class _SessionWriter:
     # -- what was said ---------------------------------------------------------------------------------
 
     def _play(self, place: int, entry: PlainEntry) -> None:
+        if entry.kind != "answer":
+            # The time since the last answer is not one in which the agent worked.
+            self._end_turn("interrupted" if self._ends_open else "done")
         self._at = max(self._at, entry.at)
         match entry.kind:
             case "said":
@@ -275,7 +282,6 @@ class _SessionWriter:
                 self._say(place, entry)
 
     def _say(self, place: int, entry: PlainEntry) -> None:
-        self._end_turn()
         message = user_words(entry.text)
         if images := self._pictures(entry.images):
             parts: list[ContentPart] = [TextPart(text=entry.text)] if entry.text else []
@@ -388,7 +394,6 @@ class _SessionWriter:
     # -- lines -----------------------------------------------------------------------------------------
 
     def _compact(self, place: int, entry: PlainEntry) -> None:
-        self._end_turn()
         old = self._line
         self._publish(ev.CompactionBegin(old.used, automatic=False))
         message = summary_message(entry.text)
@@ -449,9 +454,8 @@ class _SessionWriter:
 
     def _go_back(self, before: Sequence[int], shared: int) -> None:
         """Leave the line of one path for the part of it that the next path has too."""
-        summaries = [
-            number for number, (_, place) in enumerate(self._left) if place in set(before[shared:])
-        ]
+        gone = set(before[shared:])
+        summaries = [number for number, (_, place) in enumerate(self._left) if place in gone]
         if summaries:
             self._jump(self._left[summaries[0]][0], before[shared:])
             del self._left[summaries[0] :]

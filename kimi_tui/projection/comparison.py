@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kimi_tui.projection.blocks import (
     AgentBlock,
@@ -96,8 +96,10 @@ def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return chosen[::-1]
 
 
-Side = Literal["other", "live"]
-"""The line that was left, and the live one."""
+Side = str
+"""A column of a comparison: `other` is the line that was left, `live` the live one; futures have their keys."""
+Stretch = Mapping[Side, tuple[int, int]]
+"""Blocks that stand at the same height: the first of each side, and the one after the last."""
 
 
 class ComparisonEntry(NamedTuple):
@@ -116,8 +118,11 @@ class Comparison:
 
     Attributes:
         runs: the alignment, from the beginning.
+        names: the sides, from the left.
         sides: the blocks that are shown, by side.
     """
+
+    names: Sequence[Side] = ("other", "live")
 
     def __init__(self, other: Sequence[Block], live: Sequence[Block]) -> None:
         self.runs = runs([_content(one) for one in other], [_content(one) for one in live])
@@ -128,6 +133,11 @@ class Comparison:
             "other": [ComparisonEntry(one, i in same_left) for i, one in enumerate(other)],
             "live": [ComparisonEntry(one, i in same_right) for i, one in enumerate(live)],
         }
+
+    @property
+    def stretches(self) -> Sequence[Stretch]:
+        """The alignment: what stands at the same height."""
+        return [{"other": (run.a, run.b), "live": (run.c, run.d)} for run in self.runs]
 
     @classmethod
     def of(
@@ -141,6 +151,27 @@ class Comparison:
         entries = self.sides[side]
         order = [*range(current + 1, len(entries)), *range(current + 1)]
         return next((i for i in order if not entries[i].same), None)
+
+
+class SideBySide(Comparison):
+    """The blocks of several lines beside one another, from where they part; nothing of them is aligned.
+
+    Args:
+        blocks: the blocks of each side, from the left.
+    """
+
+    def __init__(self, blocks: Mapping[Side, Sequence[Block]]) -> None:
+        super().__init__((), ())
+        self.names = tuple(blocks)
+        self.sides = {
+            side: [ComparisonEntry(one, same=False) for one in shown if isinstance(one, SHOWN)]
+            for side, shown in blocks.items()
+        }
+
+    @property
+    def stretches(self) -> Sequence[Stretch]:
+        """All blocks, which begin at the same height."""
+        return [{side: (0, len(entries)) for side, entries in self.sides.items()}]
 
 
 def _compared(records: Iterable[EventRecord], work_dir: str) -> list[Block]:

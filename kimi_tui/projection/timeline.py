@@ -5,7 +5,7 @@ Every event takes constant time, except reverts, whose time is proportional to w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
@@ -36,6 +36,7 @@ from kimi_tui.wire.events import (
     ContextReverted,
     EventRecord,
     FilesChanged,
+    FutureChanged,
     LineChanged,
     MarksChanged,
     StatusUpdate,
@@ -219,6 +220,7 @@ class TimelineModel:
         bookmarks, pins: the marks by uid; a checkpoint gets its own when it is created.
         lines: the world lines and token figures of the session.
         changed: what the newest event changed of these.
+        futures: the futures that run, or ran, beside the current line, by their keys.
     """
 
     def __init__(self) -> None:
@@ -249,6 +251,11 @@ class TimelineModel:
         self._edited: CheckpointNode | None = None
         # The number of the first message after the newest checkpoint that is not the program's own.
         self._first = 0
+        self.futures: dict[str, FutureChanged] = {}
+        # The newest checkpoint when a future that begins at the end of the line was first heard of, by the future's key.
+        self._grown_after: dict[str, str] = {}
+        # The indexes of the live checkpoints before which futures branch off.
+        self._grown_at: frozenset[int] = frozenset()
 
     def apply(self, record: EventRecord) -> bool:
         """Apply one event; return whether anything that is drawn may have changed."""
@@ -314,6 +321,8 @@ class TimelineModel:
                 self._added(event, record.at)
             case MarksChanged(names, pins):
                 self._mark(dict(names), frozenset(uid for uid, _ in pins))
+            case FutureChanged() as event:
+                self._future(event)
             case _:
                 return False
         self.revision += 1
@@ -561,6 +570,7 @@ class TimelineModel:
         self.is_revert_new = True
         self.revert = Revert(event.reason, line, self.revert.serial + 1 if self.revert else 1)
         self._touch_head()
+        self._regrow()
 
     def _compacted(self, event: CompactionEnd, at: float) -> None:
         checkpoint, self._compaction = self._compaction, None
@@ -583,6 +593,7 @@ class TimelineModel:
         if edit is not None:
             self.tree.lay()
             self.rows.reset()
+            self._regrow()
         checkpoint.touch()
 
     def _switched(self, event: LineChanged, at: float) -> None:
@@ -594,6 +605,7 @@ class TimelineModel:
         self._last_cut = None
         self.rows.reset(min(edit.kept, self.tree.lay()))
         self._touch_head()
+        self._regrow()
 
     def _added(self, event: WorldLineAdded, at: float) -> None:
         """Add a line that was never the live one; its steps have no token figures."""
@@ -710,6 +722,52 @@ class TimelineModel:
                 checkpoint.trial = trial
                 checkpoint.touch()
         self.revision += 1
+
+    def show_futures(self, futures: Iterable[FutureChanged]) -> None:
+        """Show futures as branches, as if they had been heard of now."""
+        for one in futures:
+            self._future(one)
+        self.revision += 1
+
+    def _future(self, changed: FutureChanged) -> None:
+        """Show a future as a branch of the current line, until it is a world line."""
+        head = self.tree.head
+        if changed.removed_at:
+            self.futures.pop(changed.key, None)
+            if self.lines.world_lines.left.pop(changed.world_line, None) is not None:
+                self.rows.reset(self.tree.lay())
+        else:
+            self.futures[changed.key] = changed
+            self._grown_after.setdefault(changed.key, head.uid if head is not None else "")
+        self._grow()
+
+    def future_of(self, world_line: int) -> FutureChanged | None:
+        """Return the future that became a world line; None if the line was none."""
+        return next((one for one in self.futures.values() if one.world_line == world_line), None)
+
+    def _regrow(self) -> None:
+        if self.futures:
+            self._grow()
+
+    def _grow(self) -> None:
+        """Attach the futures to the current line, which may have changed; where their checkpoint is gone, to its end."""
+        live, before = self.tree.live, self._grown_at
+        places: dict[int, list[FutureChanged]] = {}
+        for one in self.futures.values():
+            if one.world_line or (one.is_over and not one.step):
+                continue
+            index = self.find(one.uid, -1) if one.uid else None
+            if index is None and not one.uid:
+                after = self.find(self._grown_after[one.key], -1)
+                index = after + 1 if after is not None else None
+            places.setdefault(len(live) if index is None else index, []).append(one)
+        self.tree.grow({self.tree.key_below(index): found for index, found in places.items()})
+        self._grown_at = frozenset(places)
+        if self._grown_at == before:
+            for index in places:
+                self.rows.regrow(index)
+        else:
+            self.rows.reset(min(*before, *places, len(live)))
 
     def toggle(self, row: TimelineRow) -> Key | None:
         """Fold or unfold the line or turn of a row; return the key of the row to select then."""

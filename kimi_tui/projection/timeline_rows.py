@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
+from kimi_tui.projection.futures import future_name
 from kimi_tui.projection.timeline_tree import CheckpointNode, Key, Tree, WorldLineNode
+from kimi_tui.wire.events import FutureChanged
 
-RowKind = Literal["checkpoint", "said", "gap", "line", "foot", "base", "more"]
+RowKind = Literal["checkpoint", "said", "gap", "line", "foot", "base", "more", "future", "facts"]
 
 MAX_DEPTH = 40
 """The deepest nesting of lines that is shown; in a damaged record lines may be attached to one another."""
@@ -30,7 +32,8 @@ class TimelineRow:
 
     `lanes` has a character for every lane left of the row's own: `l` a line that continues, `b` the line before a
     compaction. `is_tip` is true for the newest row of an unfolded world line, `hidden` is the number of folded checkpoints. A
-    row of the kind `said` is the user's message with the index `said` after `checkpoint`.
+    row of the kind `said` is the user's message with the index `said` after `checkpoint`. A future that has no world line yet has
+    two rows: `future` with its name, and `facts` below it.
     """
 
     kind: RowKind
@@ -41,10 +44,13 @@ class TimelineRow:
     is_tip: bool = False
     hidden: int = 0
     said: int = -1
+    future: FutureChanged | None = None
 
     @property
     def key(self) -> Key:
-        """The key by which the row is selected; a gap cannot be selected."""
+        """The key by which the row is selected; a gap, and the facts below a future, cannot be selected."""
+        if self.future is not None:
+            return (f"{self.kind} {self.future.key}", 0)
         if self.kind == "checkpoint" and self.checkpoint is not None:
             return self.checkpoint.row_key
         if self.kind == "said" and self.checkpoint is not None:
@@ -64,6 +70,16 @@ class TimelineRow:
     def names_line(self) -> bool:
         """Whether the row shows the name of a world line."""
         return self.kind in ("line", "foot", "base")
+
+    @property
+    def names_branch(self) -> bool:
+        """Whether the row shows the name of a world line or of a future."""
+        return self.names_line or self.kind == "future"
+
+    @property
+    def can_be_selected(self) -> bool:
+        """Whether the row can be selected."""
+        return self.kind not in ("gap", "facts")
 
 
 class Builder:
@@ -169,6 +185,14 @@ class Builder:
                 yield row
             if not is_named and self._finds(line):
                 yield TimelineRow("line", order, lanes, line=line)
+        yield from self._growing(key, lanes, order)
+
+    def _growing(self, key: int, lanes: str, order: int) -> Iterator[TimelineRow]:
+        """Yield the rows of the futures that branch off after a checkpoint or root, the first one at the top."""
+        for future in reversed(self._tree.growing(key)):
+            if self.needle in f"{future_name(future)}\n{future.model}".lower():
+                yield TimelineRow("facts", order, lanes, future=future)
+                yield TimelineRow("future", order, lanes, future=future)
 
     def _base(
         self, checkpoint: CheckpointNode, lanes: str, order: int
@@ -374,6 +398,13 @@ class TimelineRows:
         order = row.order
         if order % 2:
             self._splice(order, order, self._builder.forks_at((order + 1) // 2))
+
+    def regrow(self, index: int) -> None:
+        """Rebuild the rows of the branches before the live checkpoint `index`: a future there has changed."""
+        if self._missing is not None:
+            return
+        order = 2 * index - 1
+        self._splice(order, order, self._builder.forks_at(index))
 
     def _splice(self, first: int, last: int, rows: Iterable[TimelineRow | None]) -> None:
         self._changes += 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from kimi_tui.display_names import titled
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tool_cards import PLAIN, Card
-from kimi_tui.wire.events import SUMMARIES
+from kimi_tui.wire.events import SUMMARIES, FutureChanged
 
 if TYPE_CHECKING:
     from kimi_tui.projection.world_lines import LeftLine, LineEdit, Path, WorldLines
@@ -29,7 +29,7 @@ State = Literal["open", "done", "failed", "stopped"]
 Trial = Literal["", "running", "good", "bad", "skipped"]
 Key = tuple[str, int]
 """The identity of a row, stable while rows are added and removed: `("checkpoint", key)`, `("said", key)`, `("line", number)`, `("more", number)`,
-`("now", 0)`."""
+`("future KEY", 0)`, `("now", 0)`."""
 
 NOW: Key = ("now", 0)
 _TEXT_CHARS = 20_000
@@ -130,6 +130,9 @@ class CheckpointNode:
         """The tokens by which the context grew in this step; an estimate is at least 0."""
         if self.saved is not None:
             return self.saved
+        if not (self.tokens or self.measured):
+            # Nothing is known of the steps of a line that was never the current one.
+            return 0
         grown = self.tokens_end - self.tokens
         return grown if self.change_measured else max(0, grown)
 
@@ -336,6 +339,7 @@ class Tree:
         self._bases: dict[int, WorldLineNode] = {}
         self._held: dict[int, CheckpointNode] = {}
         """The checkpoints after which lines branch off, by key."""
+        self._grown: dict[int, list[FutureChanged]] = {}
 
     @property
     def live(self) -> list[CheckpointNode]:
@@ -361,6 +365,14 @@ class Tree:
     def forks(self, key: int) -> list[WorldLineNode]:
         """Return the lines that branch off after a checkpoint or root, by its key, oldest first."""
         return self._forks.get(key, [])
+
+    def growing(self, key: int) -> Sequence[FutureChanged]:
+        """Return the futures that branch off after a checkpoint or root, by its key, and have no world line yet."""
+        return self._grown.get(key, ())
+
+    def grow(self, futures: Mapping[int, list[FutureChanged]]) -> None:
+        """Have these futures, and no others, branch off after checkpoints or roots, by their keys."""
+        self._grown = dict(futures)
 
     def base(self, checkpoint: CheckpointNode) -> WorldLineNode | None:
         """Return the line that this compaction replaced completely; None if there is none."""

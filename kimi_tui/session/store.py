@@ -8,6 +8,7 @@ for `TRASH_DAYS`.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import errno
 import hashlib
@@ -86,7 +87,7 @@ class SessionStore:
 
     def list(
         self, work_dir: Path | None = None, *, archived: bool = False, counted: bool = False
-    ) -> list[SessionInfo]:
+    ) -> builtins.list[SessionInfo]:
         """List the sessions that are not empty, the newest first.
 
         Args:
@@ -99,7 +100,7 @@ class SessionStore:
         shown = [info for info in infos if archived or not info.archived]
         return sorted(shown, key=lambda info: (info.updated_at, info.id), reverse=True)
 
-    def newest_first(self, work_dir: Path | None = None) -> list[Path]:
+    def newest_first(self, work_dir: Path | None = None) -> builtins.list[Path]:
         """Return the folders of sessions ordered by the last write of their contexts, so that a list can describe them one by one."""
 
         def written_at(folder: Path) -> float:
@@ -110,7 +111,7 @@ class SessionStore:
 
         return sorted(self._folders(work_dir), key=written_at, reverse=True)
 
-    def passed_over(self, work_dir: Path | None = None) -> list[str]:
+    def passed_over(self, work_dir: Path | None = None) -> builtins.list[str]:
         """Return a sentence for each session that is not listed because its conversation cannot be opened."""
         found: list[str] = []
         for folder in self._folders(work_dir):
@@ -289,7 +290,7 @@ class SessionStore:
     def _session(self, folder: Path, work_dir: Path) -> Session:
         return Session(folder, Path(os.path.abspath(work_dir)), self.storage)
 
-    def _folders(self, work_dir: Path | None) -> list[Path]:
+    def _folders(self, work_dir: Path | None) -> builtins.list[Path]:
         if work_dir is not None:
             buckets = [self.bucket(work_dir)]
         else:

@@ -7,6 +7,7 @@ thread.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -90,7 +91,7 @@ class StoredWorldLines:
         self._storage = storage or Storage()
         self._known: dict[int, tuple[int, ContextIndex]] = {}
 
-    def list(self, live: WorldLineContent = EMPTY_WORLD_LINE) -> list[WorldLine]:
+    def list(self, live: WorldLineContent = EMPTY_WORLD_LINE) -> builtins.list[WorldLine]:
         """List every world line, ordered by number; `live` is the live line, for computing `shared`."""
         sizes = stored_world_lines(self._folder)
         left_by: dict[int, list[JournalEntry]] = {}

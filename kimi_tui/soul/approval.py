@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 from uuid import uuid4
 
@@ -78,11 +78,15 @@ class Approval:
         wire: where requests are published.
         mode: the first mode.
         project: the permissions for the work folder, which hold in every session; None for none.
+
+    Attributes:
+        once_only: whether no yes is offered that holds for the session or the project.
     """
 
     def __init__(
         self, wire: Wire, mode: Mode = "ask", project: ProjectPermissions | None = None
     ) -> None:
+        self.once_only = False
         self._wire = wire
         self._project = project
         self._storing: asyncio.Task[None] | None = None
@@ -175,6 +179,8 @@ class Approval:
             raise ToolProblem(prompt("plan_refused"), brief="plan mode")
         if not self._needs_approval(ask) or await self._is_allowed_in_project(ask):
             return ""
+        if self.once_only:
+            ask = replace(ask, session_key="", project_rule="")
         async with self._turns:
             decision = await self._put(_PendingQuestion(ask, key, ask.tool or tool))
         if decision.answer == "no":

@@ -331,14 +331,14 @@ def _differs(past: Past, old: FileState, new: FileState) -> bool:
 
 
 def build_remark(past: Past, candidates: Sequence[Candidate]) -> str:
-    """Name in two sentences the files that say what ignored folders should hold and that differ between the ends; empty if none does."""
+    """Name in a sentence the files that say what ignored folders should hold and that differ between the ends; empty if none does."""
     changed = past.differing(candidates[0].before.state, candidates[-1].after.state)
     files = sorted(path for path in changed if path.rpartition("/")[2] in _BUILD_FILES)
     if not files:
         return ""
     return (
-        "Ignored folders such as .venv have no snapshots, so the command finds them as they are now. "
-        f"The result may be wrong, because {some_of(files, 3)} changed in the searched steps."
+        f"The result may be wrong: {some_of(files, 3)} changed in the searched steps, "
+        "but the command finds ignored folders such as .venv as they are now."
     )
 
 

@@ -461,7 +461,9 @@ class FileHistory:
             log, texts = self._tracker.log, self._tracker.texts
             if step:
                 return step_line_author(line, step, log, texts, authors)
-            span = self._tracker.places(*(one and (one.uid, one.was or "") for one in ends))
+            span = self._tracker.places(
+                *(None if one is None else (one.uid, one.was or "") for one in ends)
+            )
             return line_author(
                 line, span[:1] if line.sign == "-" else span[-1:], log, texts, authors
             )

@@ -424,6 +424,10 @@ class KimiSoul:
         """
         self._tools.unsaved = text_of
 
+    def answer_once_only(self) -> None:
+        """Offer no yes from now on that holds for the session or the project: another person may be at the keyboard."""
+        self._approval.once_only = True
+
     def use_servers(self, servers: McpServers) -> None:
         """Use the MCP servers, which begin to start, until the session is closed."""
         self.servers = servers

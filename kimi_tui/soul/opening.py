@@ -234,6 +234,8 @@ async def open_session(
             checks=() if stage.demo else config.checks,
         )
         soul.skills = skills
+        if launch.once_only:
+            soul.answer_once_only()
         not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
         if not_added and not waits_for_sandbox:
             # A script would go on without the folder that it needs.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from kimi_tui.config.settings import USUAL_PRICES, ModelPrices
@@ -226,7 +227,8 @@ class RuleFigures:
         fired, drafted, sent, refused: how many times.
         taken: the tokens that its D-Mails took out of the context.
         calls: the model calls that followed them on their lines, summed over the D-Mails.
-        saved: taken x calls that followed x price of a cached token, in money, or in tokens of fresh input without prices.
+        saved: taken x calls that followed x price of a cached token, in money, or in tokens of fresh input if the models
+            that took part have no prices, or prices in several currencies.
         cost: what the D-Mails and their drafts cost, in the same unit.
         currency: of both; empty for tokens.
     """
@@ -266,15 +268,14 @@ class RuleSavings:
     A D-Mail saves its tokens at each call from its own on, until a compaction, or until its place in the conversation is left.
 
     Args:
-        prices: the prices by model; a model without one has the usual ratios, and the unit is tokens of fresh input if no
-            model has one.
+        prices: the prices by model; a model without one has the usual ratios.
     """
 
     def __init__(self, prices: Mapping[str, ModelPrices]) -> None:
         self._prices = prices
         self._model = ""
         self._counts: dict[str, Counter[str]] = {}
-        self._costs: dict[str, float] = {}
+        self._costs: dict[str, list[tuple[float, ModelPrices]]] = {}
         self._sent: list[_SentByRule] = []
         self._drafted = ""
         """The rule whose draft is not sent yet."""
@@ -334,13 +335,13 @@ class RuleSavings:
     def _cost(self, rule: str, fresh: int, cached: int, output: int) -> None:
         price = self._price
         amount = fresh * price.input + cached * price.cached_input + output * price.output
-        self._costs[rule] = self._costs.get(rule, 0.0) + amount
+        self._costs.setdefault(rule, []).append((amount, price))
 
     def rules(self) -> tuple[RuleFigures, ...]:
         """Return the figures of each rule that fired, in the order of their first firing."""
         taken: Counter[str] = Counter()
         calls: Counter[str] = Counter()
-        saved: dict[str, float] = {}
+        saved: dict[str, list[tuple[float, ModelPrices]]] = {}
         for one, (uid, cut) in zip(
             self._sent,
             [(uid, cut) for uid, cut in self._cuts.all if cut.from_checkpoint >= cut.checkpoint_id],
@@ -350,25 +351,38 @@ class RuleSavings:
             taken[one.rule] += tokens
             calls[one.rule] += one.calls
             amount = tokens * one.calls * one.price.cached_input
-            saved[one.rule] = saved.get(one.rule, 0.0) + amount
-        currency = next((price.currency for price in self._prices.values()), "")
-        unit = _PER_TOKENS if currency else 1
-        return tuple(
-            RuleFigures(
-                name,
-                counts["fired"],
-                counts["drafted"],
-                counts["sent"],
-                counts["refused"],
-                taken[name],
-                calls[name],
-                saved.get(name, 0.0) / unit,
-                self._costs.get(name, 0.0) / unit,
-                currency,
+            saved.setdefault(one.rule, []).append((amount, one.price))
+        found: list[RuleFigures] = []
+        for name, counts in filter(itemgetter(0), self._counts.items()):
+            of = (saved.get(name, []), self._costs.get(name, []))
+            currency = _one_currency(price for amounts in of for _, price in amounts)
+            found.append(
+                RuleFigures(
+                    name,
+                    counts["fired"],
+                    counts["drafted"],
+                    counts["sent"],
+                    counts["refused"],
+                    taken[name],
+                    calls[name],
+                    *(_sum_of(amounts, currency) for amounts in of),
+                    currency=currency,
+                )
             )
-            for name, counts in self._counts.items()
-            if name
-        )
+        return tuple(found)
+
+
+def _one_currency(prices: Iterable[ModelPrices]) -> str:
+    """Return the currency of all these prices; empty if one has none, or they have several."""
+    found = {price.currency for price in prices}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _sum_of(amounts: Iterable[tuple[float, ModelPrices]], currency: str) -> float:
+    """Return a sum in money, or without a currency in tokens of fresh input."""
+    if currency:
+        return sum(amount for amount, _ in amounts) / _PER_TOKENS
+    return sum(amount / (price.input or USUAL_PRICES.input) for amount, price in amounts)
 
 
 @dataclass(frozen=True, slots=True)

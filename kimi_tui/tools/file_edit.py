@@ -15,7 +15,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -64,23 +64,22 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
         ToolProblem: the file cannot be changed; nothing was written.
         ToolRejected: the user said no.
     """
-    target = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
-    async with read_approval_on_error(target, env):
-        content, edit, data = await asyncio.to_thread(_planned, target, compute, env)
-    await ask_to_change(
-        target,
-        edit,
-        env,
-        n_links=content.stat.st_nlink if content else 1,
-        lost=await asyncio.to_thread(_why_lost, target, content, env),
-    )
-    again = await asyncio.to_thread(locate, path, env.work_dir, env.environ)
-    if again.real != target.real:
-        raise ToolProblem(
-            f"{path} leads to another file now than when the user was asked. Nothing was written.",
-            brief="path changed",
-        )
-    await _write_to_completion(target, data, content, env)
+
+    def plan() -> tuple[ResolvedPath, _Plan | ToolProblem]:
+        target = locate(path, env.work_dir, env.environ)
+        try:
+            return target, _planned(target, compute, env)
+        except ToolProblem as problem:
+            return target, problem
+
+    target, planned = await asyncio.to_thread(plan)
+    if isinstance(planned, ToolProblem):
+        async with read_approval_on_error(target, env):
+            raise planned
+    content, edit, data, lost = planned
+    n_links = content.stat.st_nlink if content else 1
+    await ask_to_change(target, edit, env, n_links=n_links, lost=lost)
+    await _write_to_completion(path, target, data, content, env)
     return edit
 
 
@@ -101,16 +100,21 @@ def _is_beyond_snapshots(content: Content) -> bool:
 
 
 async def _write_to_completion(
-    target: ResolvedPath, data: bytes, content: Content | None, env: ToolEnv
+    path: str, target: ResolvedPath, data: bytes, content: Content | None, env: ToolEnv
 ) -> None:
     """Write in a thread and wait for its end even if cancelled, so that no write is under way afterwards.
 
     Raises:
-        ToolProblem: see `replace_file`.
+        ToolProblem: the path leads elsewhere by now; or see `replace_file`.
         asyncio.CancelledError: the call was cancelled meanwhile.
     """
 
     def write() -> None:
+        if locate(path, env.work_dir, env.environ).real != target.real:
+            raise ToolProblem(
+                f"{path} leads to another file now than when the user was asked. Nothing was written.",
+                brief="path changed",
+            )
         # The version is noted here, because a cancelled caller gets no further and the agent's own write must not count as
         # another's.
         env.versions.saw(target.real, replace_file(target, data, content))
@@ -135,9 +139,16 @@ def _check_known(target: ResolvedPath, content: Content | None, env: ToolEnv) ->
         )
 
 
-def _planned(
-    target: ResolvedPath, compute: Compute, env: ToolEnv
-) -> tuple[Content | None, FileEdit, bytes]:
+class _Plan(NamedTuple):
+    """What is to be written: the file as it is, the edit, the bytes, and why no snapshot has the present contents (`_why_lost`)."""
+
+    content: Content | None
+    edit: FileEdit
+    data: bytes
+    lost: str
+
+
+def _planned(target: ResolvedPath, compute: Compute, env: ToolEnv) -> _Plan:
     content = read_whole(target)
     _check_known(target, content, env)
     after = compute(target, content)
@@ -152,7 +163,7 @@ def _planned(
     if content is not None and content.data and not texts.binary_kind(content.data):
         unseen = texts.unseen_changes(texts.decode(content.data), after)
     edit = FileEdit(target.shown, before, texts.for_display(after), unseen)
-    return content, edit, data
+    return _Plan(content, edit, data, _why_lost(target, content, env))
 
 
 def _encoding_kept(content: Content | None, after: str) -> str:

@@ -115,6 +115,7 @@ class PastCommands:
         self._base: Base | None = None
         self._sandbox: Sandbox | None = None
         self._shares: Sequence[Share] = ()
+        self._hidden: Sequence[str] = ()
         self._work = Path(os.path.realpath(past.root))
         self._place = place_of(session_dir, environ)
 
@@ -156,6 +157,7 @@ class PastCommands:
             self._stack.callback(_removed, scratch)
             own = (str(data_dir(self._environ)),)
             self.past.scan(scratch, own, self._stopped.is_set)
+        self._hidden = hidden
         self._shares = shares_of(self.past.files(self.past.newest), self._work, hidden)
 
     async def close(self) -> None:
@@ -230,6 +232,7 @@ class PastCommands:
                 self._work,
                 self._shares,
                 is_confined=self._sandbox is not None,
+                hidden=self._hidden,
             )
         )
         argv = bash_argv(command, self._environ, self._work)

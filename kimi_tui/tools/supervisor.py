@@ -154,6 +154,8 @@ def _prepare(requests: int) -> None:
         poll.register(descriptor, select.POLLIN)
     gc.collect()
     gc.freeze()
+    # A collection in a forked process would touch, and so copy, pages that it shares with this one.
+    gc.disable()
     room = _socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
     codes: dict[int, int] = {}
     while True:

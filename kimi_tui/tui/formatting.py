@@ -379,7 +379,9 @@ def rule_words(rule: RuleFigures) -> str:
             return f"{sign}{money(abs(value), rule.currency)}"
         return f"{value:,.0f} tokens"
 
-    unit = "" if rule.currency else " (tokens of uncached input, because no prices are set)"
+    unit = ""
+    if not rule.currency:
+        unit = " (tokens of uncached input, because the models have no prices in one currency)"
     return (
         f"{did}. The D-Mails took {tokens(rule.taken)} tokens out of the context; in {counted(rule.calls, 'model call')} since then "
         f"this saved {amount(rule.saved)} and cost {amount(rule.cost)}, net {amount(rule.net)}{unit}"

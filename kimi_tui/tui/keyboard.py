@@ -52,6 +52,7 @@ OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
         *("chat.preview", "line.compare", "line.jump", "line.send"),
+        *("future.message", "future.page"),
         *("timeline.bookmark", "timeline.choose", "timeline.filter", "timeline.keys"),
         *("timeline.read", "timeline.replay"),
     )
@@ -86,6 +87,7 @@ MOVES = frozenset(
     (
         *("chat.above", "chat.below", "chat.fold", "search.before", "search.next"),
         *("compare.down", "compare.next", "compare.unfold", "compare.up"),
+        *("futures.down", "futures.unfold", "futures.up"),
         *("replay.timeline", "timeline.down", "timeline.fold", "timeline.up"),
     )
 )
@@ -544,6 +546,11 @@ class TypeAhead:
             # Text that was typed just before may still be on its way to the prompt.
             return isinstance(bound.node, TextArea) and bound.node.text[:1] in ("", "/")
         return bound.binding.id in OPENING_KEYS
+
+    def hold_back(self) -> None:
+        """Hold back keys for what was begun to be opened by text, which no binding tells."""
+        if not self.is_holding:
+            self._hold()
 
     def _hold(self) -> None:
         """Hold back later keys until all effects of this key have happened."""

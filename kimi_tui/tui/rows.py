@@ -8,7 +8,8 @@ cells. Long text can be wrapped a piece at a time: `iter_ranges` is lazy, and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
@@ -131,13 +132,10 @@ def cells(text: str) -> int:
 
 def joined(pieces: Iterable[Span]) -> list[Span]:
     """Neighbouring spans of one style as one."""
-    spans: list[Span] = []
-    for piece in pieces:
-        if spans and spans[-1][1:] == piece[1:]:
-            spans[-1] = piece._replace(text=spans[-1].text + piece.text)
-        else:
-            spans.append(piece)
-    return spans
+    return [
+        Span("".join([piece.text for piece in run]), *look)
+        for look, run in groupby(pieces, key=itemgetter(1, 2))
+    ]
 
 
 def spans_width(spans: Iterable[Span]) -> int:

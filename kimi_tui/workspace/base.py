@@ -44,6 +44,7 @@ from kimi_tui.workspace.diff import (
     FileDifference,
     SideChange,
     diff_lines,
+    former_names,
     text_of,
 )
 from kimi_tui.workspace.file_table import Folders, Stamp, with_contents
@@ -201,8 +202,12 @@ class Past:
         changed = self.differing(one, other)
         before = self.entries(one, changed.keys())
         found: list[FileDifference] = []
-        for path in sorted(changed):
-            old, new = as_file(before[path]), as_file(changed[path])
+        names = former_names(
+            {path: (before[path], entry) for path, entry in changed.items()}, self.content
+        )
+        for path in sorted(changed.keys() - names.values()):
+            former = names.get(path, "")
+            old, new = as_file(before[former or path]), as_file(changed[path])
             if any(entry is not None and entry.kind == "secret" for entry in (old, new)):
                 found.append(FileDifference(path, SideChange("changed"), is_secret=True))
             elif any(entry is not None and entry.kept for entry in (old, new)):
@@ -210,7 +215,8 @@ class Past:
                 was, now = texts if len(found) < _MOST_COMPARED else (None, None)
                 diff = None if was is None or now is None else diff_lines(was, now, _MOST_ROWS)
                 outcome = "new" if old is None else "gone" if new is None else "changed"
-                found.append(FileDifference(path, SideChange(outcome, diff=diff)))
+                side = SideChange(outcome, diff=diff)
+                found.append(FileDifference(path, side, old_path=former))
         return found
 
     def _text(self, entry: ManifestEntry | None) -> str | None:

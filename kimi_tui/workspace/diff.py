@@ -16,6 +16,7 @@ from typing import Literal
 from kimi_tui.text_encoding import UTF8, as_shown, encoding_of
 from kimi_tui.tool_cards import DiffLine
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry, was_looked_for
+from kimi_tui.workspace.patch import FilePair, Read, with_renames
 from kimi_tui.workspace.restore import FileChange, as_file
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog
 from kimi_tui.workspace.store import BlobDamaged, BlobStore
@@ -197,11 +198,39 @@ class SideChange:
 
 @dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A file that differs between two moments. `is_secret` says that its contents are not looked at."""
+    """A file that differs between two moments. `is_secret` says that its contents are not looked at; `old_path` is its name
+    before, empty if it was not renamed.
+    """
 
     path: str
     side: SideChange
     is_secret: bool = False
+    old_path: str = ""
+
+    def name_of(self, sign: str) -> str:
+        """Return its name on the side of a line: before for a removed line, after for any other."""
+        return self.old_path or self.path if sign == "-" else self.path
+
+
+def former_names(
+    files: Mapping[str, tuple[ManifestEntry | None, ManifestEntry | None]], read: Read
+) -> dict[str, str]:
+    """Return the name before of each file that was renamed, found as git finds it.
+
+    Args:
+        files: the states before and after of the files that differ.
+        read: returns the contents of a state.
+    """
+    pairs = [
+        FilePair(path, as_file(old), path, as_file(new))
+        for path, (old, new) in files.items()
+        if all(one is None or one.is_known for one in (old, new))
+    ]
+    try:
+        joined = with_renames(pairs, read)
+    except BlobDamaged:
+        return {}
+    return {one.path: one.old_path for one in joined if one.status == "renamed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +289,13 @@ def find_changes(
     after = now if end is None else log.manifest_at(end) if changed_by else nothing
     files: list[FileDifference] = []
     room = _MOST_ROWS
-    for path in sorted(changed_by):
-        old, new = before.get(path), after.get(path)
+    known = [path for path in changed_by if _is_known(before, path) and _is_known(after, path)]
+    names = former_names(
+        {path: (before.get(path), after.get(path)) for path in known}, texts.content
+    )
+    for path in sorted(changed_by.keys() - names.values()):
+        was = names.get(path, "")
+        old, new = before.get(was or path), after.get(path)
         if any(one is not None and one.kind == "secret" for one in (old, new)):
             if old != new:
                 files.append(FileDifference(path, SideChange("changed"), is_secret=True))
@@ -269,10 +303,13 @@ def find_changes(
         if not (_is_known(before, path) and _is_known(after, path)):
             continue
         compared = texts if len(files) < _MOST_FILES_COMPARED else None
-        side = _side(compared, as_file(old), as_file(new), changed_by[path], room)
+        by: list[By] = [*changed_by.get(was, ()), *changed_by[path]]
+        side = _side(compared, as_file(old), as_file(new), by, room)
+        if was and side.outcome == "same":
+            side = SideChange("changed", _authors(by), diff_lines("", ""))
         if side.outcome != "same":
             room -= _n_rows(side)
-            files.append(FileDifference(path, side))
+            files.append(FileDifference(path, side, old_path=was))
     return Changes(tuple(files), tuple(log.notes_at(start)))
 
 
@@ -287,7 +324,7 @@ def patch_of(files: Sequence[FileDifference], most_chars: int) -> str:
     room = most_chars
     for one in files:
         diff = one.side.diff
-        head = f"=== {one.path} ({one.side.outcome})"
+        head = f"=== {one.path} ({f'renamed from {one.old_path}' if one.old_path else one.side.outcome})"
         if one.is_secret:
             text = f"{head}: its contents are not shown, because it may contain secrets\n"
         elif diff is None:

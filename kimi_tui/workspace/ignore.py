@@ -494,11 +494,14 @@ def outer_rules(root: str) -> IgnoreStack:
 
     If they ignore the work folder itself, it does not belong to that repository, and they do not count.
     """
-    work = Path(root)
-    top = next((folder for folder in (work, *work.parents) if (folder / ".git").exists()), None)
-    if top is None:
-        return IgnoreStack()
-    inner = work.relative_to(top).parts
+    above = root
+    # It is asked at each scan, and paths as objects would take most of the time.
+    while not os.path.exists(os.path.join(above, ".git")):
+        if (parent := os.path.dirname(above)) == above:
+            return IgnoreStack()
+        above = parent
+    top = Path(above)
+    inner = Path(root).relative_to(top).parts
     stack = IgnoreStack().around(
         "".join(f"{part}/" for part in inner), read_rules(str(top / ".git" / "info" / "exclude"))
     )

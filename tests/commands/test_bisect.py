@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -172,6 +173,7 @@ def test_run_at_ends_as_its_command_does(place: Place) -> None:
     assert place.run("run-at", "--timeout", "1", "1", "--", "sleep 100").code == 125
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -231,3 +233,71 @@ def test_damaged_contents_are_said_and_leave_nothing(place: Place) -> None:
     assert place.run("worktree", "2", "copy").code == 1
     assert not os.path.lexists("copy")
     assert left_over(place) == []
+
+
+_NO_RIGHTS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+_ON_AN_OVERLAY = (
+    "mkdir -p $0/up $0/work && "
+    "mount -t overlay overlay -o lowerdir=$1,upperdir=$0/up,workdir=$0/work $1 && "
+    'shift && exec "$@"'
+)
+_NO_NAMESPACES = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+_MACHINES: dict[str, tuple[str, list[str]]] = {
+    "an administrator": ("overlay", []),
+    "an ordinary user": (
+        "overlay",
+        ["unshare", "-U", "--map-user=1000", "--map-group=1000", *_NO_RIGHTS],
+    ),
+    "data on an overlay": ("copy", ["unshare", "-m", "sh", "-c", _ON_AN_OVERLAY, "OVER", "DATA"]),
+    "no namespaces": (
+        "elsewhere",
+        ["unshare", "-Ur", "sh", "-c", _NO_NAMESPACES, "x", *_NO_RIGHTS],
+    ),
+}
+"""How commands see past files on a kind of machine, and the words before a command that make this one such a machine."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("machine", [*_MACHINES])
+def test_each_way_to_see_past_files_finds_the_step_and_touches_nothing(
+    place: Place, machine: str
+) -> None:
+    way, words = _MACHINES[machine]
+    held(place)
+    data = place.folder / "data"
+    filled = {"OVER": str(place.folder / "over"), "DATA": str(data)}
+    before_it = [filled.get(word) or word for word in words]
+    environ = os.environ | {"KIMI_TUI_HOME": str(data), "XDG_CACHE_HOME": str(place.folder / "c")}
+
+    def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*before_it, sys.executable, "-m", "kimi_tui", *arguments]
+        return subprocess.run(
+            command, cwd=place.work, env=environ, capture_output=True, text=True, check=False
+        )
+
+    if before_it and (
+        shutil.which("setpriv") is None
+        or subprocess.run([*before_it, "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip(f"this system does not let a test make a machine with {machine}")
+    told = ran("doctor").stdout
+    if way == "overlay" and "work folder's path (overlay)" not in told:
+        pytest.skip("this system has no overlays for users")
+    (place.work / "made/id_rsa").write_text("a secret")
+    before = times(place.work)
+    dirty = "echo x > src/app.py; rm -f .gitignore; touch a.log; echo x >> made/tool"
+    found = ran("bisect", "--", f"{CHECK} || {{ {dirty}; exit 3; }}")
+    assert found.returncode == 0, found
+    assert "the step of checkpoint #2." in found.stdout
+    seen = ran("run-at", "2", "--", "pwd; cat src/app.py made/tool; git log --format=%s")
+    at, one, tool, *first = seen.stdout.splitlines()
+    assert (one, tool) == ("one", "tool")
+    assert (at == str(place.work)) == (way != "elsewhere")
+    assert (first == ["first"]) == (way != "elsewhere")
+    assert ("another path" in seen.stderr) == (way == "elsewhere")
+    assert "a secret" not in ran("run-at", "2", "--", "cat made/id_rsa").stdout
+    is_read_only = "Read-only" in ran("run-at", "2", "--", "echo x >> made/tool").stdout
+    assert is_read_only == (way == "copy")
+    assert times(place.work) == before
+    assert left_over(place) == []
+    assert not [*(place.folder / "c").glob("kimi-tui/futures/*/*")]

@@ -38,6 +38,7 @@ def test_enter_begins_it_also_before_its_message_stands_in_the_prompt(
     terminal.wait_for("y  Yes, once")
 
 
+@pytest.mark.exhaustive
 def test_it_takes_its_folder_away(program: Program, temporary: Path) -> None:
     terminal = demo(program)
     assert len(list(temporary.glob("kimi-*"))) == 1

@@ -416,6 +416,7 @@ def test_two_hundred_sizes_in_two_seconds(configured: Program, server: ChatServe
     assert "continue" in _leave(terminal)
 
 
+@pytest.mark.exhaustive
 def test_what_a_smaller_window_cut_off_is_drawn_again(configured: Program) -> None:
     terminal = configured.start(size=(100, 30))
     terminal.wait_for("Ctrl+T timeline")
@@ -587,7 +588,7 @@ sys.exit(cli.main([]))
 """
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("module", "kind", "method"),
     [

@@ -40,6 +40,7 @@ def test_a_bad_argument_is_one_line_and_exit_2(program: Program, arguments: list
     assert arguments[-1] in line
 
 
+@pytest.mark.exhaustive
 def test_a_config_that_is_not_toml_is_one_line_and_exit_2(program: Program) -> None:
     (program.home / "config.toml").write_text('theme = "dark"\nmodels = [unclosed\n')
     ended = _run(program)

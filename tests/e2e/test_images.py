@@ -55,7 +55,7 @@ def test_paste_a_path_send_it_and_look_at_it(configured: Program, server: ChatSe
     assert terminal.wait_exit() == 0
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("graphics", ["kitty", "sixel"])
 def test_a_terminal_that_says_it_has_graphics_is_sent_the_picture(
     configured: Program, graphics: str

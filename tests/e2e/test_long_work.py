@@ -16,6 +16,7 @@ def _is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.exhaustive
 def test_notes_and_an_overload(configured: Program, server: ChatServerThread) -> None:
     work = configured.work
     subprocess.run(["git", "init", "-q", "-b", "trunk"], cwd=work, check=True)

@@ -99,6 +99,7 @@ def test_a_setting_is_changed_in_the_file(configured: Program) -> None:
     assert "[dmail]\nreview = true" in (configured.home / "config.toml").read_text()
 
 
+@pytest.mark.exhaustive
 def test_a_message_typed_before_the_program_reads_keys_is_sent(
     configured: Program, server: ChatServerThread
 ) -> None:

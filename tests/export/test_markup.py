@@ -41,7 +41,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=min(1_000, 8 * settings().max_examples))
 @given(st.lists(PIECES, max_size=8).map("".join))
 def test_plain_words_are_written_as_a_parser_writes_them(text: str) -> None:
     def same(html: str) -> str:

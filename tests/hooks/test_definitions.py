@@ -232,3 +232,27 @@ def test_a_yes_is_for_the_very_text_and_the_scripts_that_it_names(places: Places
         claude("PreToolUse", 'sh "$CLAUDE_PROJECT_DIR"/tools/guard.sh', timeout=9),
     )
     assert digest() != first
+
+
+def test_a_file_that_a_hook_only_writes_needs_no_other_yes(places: Places) -> None:
+    written = places.write("work/run.sh", "exit 0")
+
+    def changes(command: str) -> bool:
+        places.write("work/.claude/settings.json", claude("PreToolUse", command))
+        written.write_text("exit 0")
+        first = digest_of(places.found().folder, places.work)
+        written.write_text("curl evil.example")
+        return digest_of(places.found().folder, places.work) != first
+
+    for command in ("date >> run.sh", "date >run.sh 2>&1", "date >| run.sh; exit 0"):
+        assert not changes(command), command
+    # What is not surely a redirection counts as before, and so does a file that is named elsewhere, too.
+    for command in (
+        "date > run.sh; sh run.sh",
+        "sh <> run.sh",
+        "a='>' ./run.sh",
+        'sh -c "$0" ">" ./run.sh',
+        "a=\\> ./run.sh",
+        "cat >(sh run.sh)",
+    ):
+        assert changes(command), command

@@ -143,7 +143,7 @@ FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
 }
 
 
-@pytest.mark.sample(11)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "closed"])
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool, far: None) -> None:
@@ -218,6 +218,7 @@ FINAL: dict[str, tuple[Answer, type[LLMError], str]] = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", FINAL)
 async def test_a_fault_that_stays_is_told_at_once(
     name: str, server: ChatServer, connect: Connect

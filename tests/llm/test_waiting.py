@@ -131,8 +131,8 @@ async def test_a_limit_that_nobody_extends_is_a_failure(
     server.script(answer, say("begun anew"))
     with pytest.raises(AnswerOverdueError, match=words):
         await ask(connect, TWICE, first_s=first_s)
-    # A repeated request would be read and paid for from its beginning.
-    assert len(server.requests) == 1
+    # A repeated request would be read and paid for from its beginning. On a busy machine the server may not have heard of the first.
+    assert len(server.requests) <= 1
 
 
 @pytest.mark.usefixtures("far")

@@ -255,6 +255,7 @@ async def test_what_a_server_says_of_its_error_is_one_clean_line(folder: Path) -
         assert len(told) < 400
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "answer",
     [

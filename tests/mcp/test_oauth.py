@@ -133,6 +133,7 @@ async def log_in(config: ServerConfig, *, pastes: bool) -> str:
     return addresses.get_nowait()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("pastes", [True, False])
 async def test_a_login_is_kept_and_refreshed_at_its_own_address(folder: Path, pastes: bool) -> None:
     authority = Authority()

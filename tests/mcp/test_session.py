@@ -42,7 +42,10 @@ def test_a_server_is_used_without_a_screen(scripts: Scripts) -> None:
     for rule in ("mcp__made__echo", "mcp__made"):
         scripts.server.script(call("mcp__made__echo", {"text": "x"}), say("Done."))
         assert scripts.run("--strict", "--allow", rule, "-p", "echo").code == 0
-    # The same where the tools are too many for each request.
+
+
+@pytest.mark.exhaustive
+def test_a_server_with_too_many_tools_for_each_request(scripts: Scripts) -> None:
     configure(scripts.home / "mcp.json", made=entry("many:300"))
     for rule, code in (("mcp__made__echo", 0), ("mcp__made", 0), ("mcp__other", 3)):
         asked = call("CallTool", {"tool": "mcp__made__echo", "arguments": {"text": "x"}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.foreign_sessions import (
@@ -27,11 +28,11 @@ from kimi_tui.wire import events as ev
 FACTS = {
     # messages, calls, compactions, forks, version
     "claude": [(10, 3, 1, 1, "2.1.197")],
-    "codex": [(6, 3, 0, 0, "0.171.0"), (6, 0, 0, 1, "0.171.0")],
-    "opencode": [(8, 3, 0, 1, "1.18.33")],
-    "pi": [(8, 3, 0, 1, "3")],
-    "gemini": [(8, 2, 0, 1, "")],
-    "kimi-code": [(8, 3, 0, 1, "1.5")],
+    "codex": [(6, 3, 0, 0, "0.171.0"), (8, 0, 1, 1, "0.171.0")],
+    "opencode": [(7, 1, 1, 0, "1.18.33"), (8, 3, 0, 1, "1.18.33")],
+    "pi": [(10, 3, 1, 1, "3")],
+    "gemini": [(10, 2, 1, 1, "")],
+    "kimi-code": [(11, 5, 1, 1, "1.5")],
 }
 """What each of them has; the sessions are listed by their titles."""
 
@@ -68,7 +69,8 @@ async def test_it_is_a_session_of_ours_afterwards_and_the_original_stays(
         lines = await check_opened(session)
         _, _, compactions, forks, _ = told
         assert done.world_lines == len(lines) == compactions + forks
-        assert [line.reason for line in lines] == ["compaction"] * compactions + ["rewind"] * forks
+        left = ["rewind"] * forks + ["compaction"] * compactions
+        assert [line.reason for line in lines] == (left[::-1] if name == "claude" else left)
         with pytest.raises(CannotRead, match="before"):
             written(store, plain, work)
     assert snapshot(folder) == before
@@ -92,6 +94,12 @@ async def test_calls_are_those_of_our_tools_and_have_their_cards_and_times(tmp_p
         ]
         assert [one.display != () for one in results] == [False, False, True]
         assert all(one.duration_s > 0 for one in results)
+        ends = [one.at for one in read_stored(session).records if isinstance(one.event, ev.TurnEnd)]
+        begins = [
+            one.at for one in read_stored(session).records if isinstance(one.event, ev.TurnBegin)
+        ]
+        # The time between an answer and the next message is nobody's turn.
+        assert all(begin - end > 1 for end, begin in zip(ends, begins[1:], strict=False))
         # The summary stands for what was said before, beside the last answer, which stays.
         messages = [
             one for one in session.context.messages if not one.text.startswith("<system>CHECK")
@@ -103,7 +111,7 @@ async def test_calls_are_those_of_our_tools_and_have_their_cards_and_times(tmp_p
 def test_what_a_program_writes_at_this_moment_is_read_of_its_log(tmp_path: Path) -> None:
     path = make_database(tmp_path / "opencode")
     assert path.with_name("opencode.db-wal").stat().st_size > 0
-    assert len(AGENTS["opencode"].find(path.parent, PROJECT)) == 1
+    assert len(AGENTS["opencode"].find(path.parent, PROJECT)) == 2
     assert sorted(one.name for one in path.parent.iterdir()) == ["opencode.db", "opencode.db-wal"]
 
 
@@ -121,7 +129,7 @@ def test_a_fork_of_codex_begins_with_what_it_was_made_of(tmp_path: Path) -> None
     whole = next(path for path in day.iterdir() if "09-42-31" in path.name)
     base = whole.stem[-36:]
     name = "0f" + base[2:]
-    meta = {"id": name, "cwd": PROJECT, "cli_version": "0.171.0"}
+    meta: dict[str, Any] = {"id": name, "cwd": PROJECT, "cli_version": "0.171.0"}
     meta["history_base"] = {"thread_id": base, "end_ordinal_exclusive": 25, "end_byte_offset": 0}
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fork"}]}
     lines = [

@@ -14,6 +14,7 @@ from support.made_images import flat, saved
 
 from kimi_tui.migration.plain import (
     FoundSession,
+    Kind,
     PlainCall,
     PlainEntry,
     PlainSession,
@@ -46,7 +47,7 @@ def trees(draw: st.DrawFn) -> PlainSession:
     for number in range(draw(st.integers(1, 12))):
         near = st.integers(max(-1, number - 3), number - 1)
         parent = draw(st.just(number - 1) | near)
-        kind = draw(st.sampled_from(["said", "answer", "answer", "summary"]))
+        kind: Kind = draw(st.sampled_from(["said", "answer", "answer", "summary"]))
         path = plain.path_to(parent)
         entry = PlainEntry(kind, parent, AT + draw(st.integers(-50, 500)), f"{kind} {number}")
         if kind == "summary":

@@ -402,7 +402,7 @@ def test_what_was_cut_is_not_what_was_left_last() -> None:
 
 class TestTimeTravels(TimeTravels.TestCase):
     settings = settings(
-        max_examples=12,
+        max_examples=6,
         stateful_step_count=15,
         deadline=None,
         derandomize=True,

@@ -102,7 +102,7 @@ async def _fork(session: Session) -> None:
     await copy.aclose()
 
 
-@pytest.mark.sample(17)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 async def test_nothing_waits_whatever_stands_there(
@@ -118,6 +118,7 @@ async def test_nothing_waits_whatever_stands_there(
     assert good.id in [info.id for info in store.list(HERE)]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", [*NAMES, "files/snapshots.jsonl", ".state.json.tmp"])
 async def test_a_file_elsewhere_that_has_a_name_in_a_session_stays_as_it_is(
     tmp_path: Path, name: str
@@ -157,6 +158,7 @@ async def test_a_line_that_cannot_be_one_is_refused_with_its_path(
     assert not session.lock.held
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", ["wire.jsonl", "worldlines.jsonl", "state.json", "marks.json"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_is_not_needed_keeps_no_session_from_opening(

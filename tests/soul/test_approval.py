@@ -73,6 +73,20 @@ async def test_yes_no_and_why(wire: Wire, approval: Approval) -> None:
         assert (resolved.id, resolved.answer) == (request.id, answer)
 
 
+async def test_where_each_yes_holds_once_no_other_is_offered(
+    wire: Wire, approval: Approval
+) -> None:
+    approval.once_only = True
+    heard = wire.subscribe()
+    for _ in range(2):
+        waiting = ask(approval, replace(RUN, session_key="k", session_offer="Yes, for all"))
+        request = await asked(heard)
+        assert (request.session_offer, request.project_offer) == ("", "")
+        assert approval.answer(request.id, "session")
+        await waiting
+    assert approval.allowed == ()
+
+
 async def test_a_yes_for_the_session_covers_what_waits_behind_it(
     wire: Wire, approval: Approval
 ) -> None:

@@ -555,6 +555,7 @@ async def test_stopped_while_it_is_applied_it_has_happened(tmp_path: Path) -> No
         assert happened is (not end.error)
 
 
+@pytest.mark.exhaustive
 async def test_what_a_compaction_reads_is_freed_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from kimi_tui.config.settings import DMailConfig, DMailRule, ModelPrices
 from kimi_tui.soul.dmail_rules import QUIET_STEPS, DMailRules, StepFacts, pays_back_after
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.tool_calls import Call, CallResult
+from kimi_tui.soul.usage import RuleSavings
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
@@ -205,3 +206,24 @@ def test_a_rule_in_the_record_is_read_back_and_skipped_by_kimi_cli() -> None:
     line = encode_record(ev.EventRecord(1, 1.0, event))
     assert line["protocol_version"] == ""
     assert Decoder().decode_record(line, 1) == ev.EventRecord(1, 1.0, event)
+
+
+def test_savings_in_several_currencies_are_told_in_tokens() -> None:
+    prices = {
+        "one": ModelPrices(2.0, 0.2, 8.0, "USD"),
+        "other": ModelPrices(14.0, 1.4, 56.0, "CNY"),
+    }
+
+    def told(*models: str) -> tuple[str, float]:
+        savings = RuleSavings(prices)
+        for n, model in enumerate(models):
+            savings.apply(ev.StatusUpdate(1, 9, 8, model=model, total_input=n))
+            savings.apply(ev.RuleApplied("a", "fired", "draft", n))
+            savings.apply(ev.RuleApplied("a", "drafted", "draft", n, input=1_000, output=100))
+        [rule] = savings.rules()
+        return rule.currency, round(rule.cost, 9)
+
+    assert told("one") == ("USD", 0.0028)
+    assert told("other", "other") == ("CNY", 0.0392)
+    assert told("one", "other") == ("", 2_800)
+    assert told("one", "unpriced") == ("", 1_400 + 1_500)

@@ -651,7 +651,7 @@ async def test_a_link_in_the_place_of_the_snapshots_is_not_followed(
     assert {held.name for held in elsewhere.iterdir()} == {"mine.tmp", "restore.json"}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "shared", ["", "files", "files/restore.json", "../../../restore.key", "changed", "plan"]
 )
@@ -1028,7 +1028,7 @@ async def test_two_agents_work_in_one_folder_and_a_rewind_finds_no_conflict(tmp_
         assert not outcome.conflicts
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample
 @pytest.mark.parametrize("cut_off", ["before the journal", "in the switch", "before the files"])
 async def test_a_restore_of_a_second_agent_is_finished_after_a_kill_if_its_conversation_went_back(
     tmp_path: Path, cut_off: str

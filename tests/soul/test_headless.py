@@ -144,6 +144,7 @@ print(code, [name for name in sys.modules if name.split(".")[0] == "textual" or 
 """
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_the_screen_is_loaded(home: Path) -> None:
     here = Path(__file__).parent
     code = _UNSEEN.format(path=[str(here), str(here.parent)], work=str(home))

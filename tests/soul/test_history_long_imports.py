@@ -37,7 +37,7 @@ def write_session(folder: Path, n_turns: int, *, words: str, usage: bool) -> Non
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("work", [session_history, list_checkpoints])
 @pytest.mark.parametrize(
     ("words", "usage"),

@@ -71,7 +71,7 @@ async def test_a_guard_refuses_by_exit_code_and_the_model_reads_why(tmp_path: Pa
         assert "not here" in on.sent()[-1][1]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("command", "why", "limit_s"),
     [

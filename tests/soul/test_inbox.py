@@ -576,5 +576,7 @@ class TalkingUser(RuleBasedStateMachine):
         self._folder.cleanup()
 
 
-TalkingUser.TestCase.settings = settings(stateful_step_count=25, max_examples=10)
+TalkingUser.TestCase.settings = settings(
+    stateful_step_count=25, max_examples=min(40, settings().max_examples)
+)
 test_at_random = TalkingUser.TestCase

@@ -84,7 +84,7 @@ PASSING: dict[str, tuple[Answer, str]] = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("name", PASSING)
 async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
@@ -107,6 +107,7 @@ async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
         await goes_on(on)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize(
     "name",
@@ -157,7 +158,7 @@ FINAL: dict[str, tuple[Answer, str, str]] = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FINAL)
 async def test_a_fault_that_stays(tmp_path: Path, name: str) -> None:
     fault, words, advice = FINAL[name]

@@ -363,7 +363,7 @@ IMPORTED: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", IMPORTED)
 async def test_a_session_without_a_record(tmp_path: Path, shape: str) -> None:
     async with stage(tmp_path) as on:

@@ -47,7 +47,7 @@ def chat(records: Sequence[EventRecord]) -> list[str]:
     ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("after", "drawn"),
     [

@@ -24,8 +24,10 @@ from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire import events as ev
 
 DAY = date(2026, 11, 28)
-MOST_TOKENS = 4_800
-"""The largest number of estimated tokens of the system prompt and the tools in an ordinary folder."""
+MOST_TOKENS = 4_200
+"""The largest number of estimated tokens of the system prompt and the tools in an ordinary folder, without FetchURL."""
+MOST_WITH_WEB = 4_800
+"""The same with FetchURL."""
 MOST_LEAN_TOKENS = 1_300
 """The largest number of estimated tokens of the lean prompt and its tools."""
 LEAN = ["ReadFile", "Grep", "WriteFile", "StrReplaceFile", "Shell"]
@@ -72,7 +74,9 @@ def test_prompt_and_tools_of_a_first_request_have_a_bound(tmp_path: Path) -> Non
         (tmp_path / name).mkdir()
     text = build_system_prompt(tmp_path, {"SHELL": "/bin/bash"}, DAY)
     assert "# Checkpoints and D-Mail" in text
-    assert estimate_fixed(text, default_toolset().specs) <= MOST_TOKENS
+    tools = default_toolset().specs
+    assert estimate_fixed(text, tools) <= MOST_WITH_WEB
+    assert estimate_fixed(text, [tool for tool in tools if tool.name != "FetchURL"]) <= MOST_TOKENS
 
 
 TOLD = {

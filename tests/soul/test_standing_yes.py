@@ -51,10 +51,9 @@ async def test_a_yes_for_the_project_holds_in_the_next_session_until_it_is_revok
         pytest.skip("there is no shfmt")
     own = tmp_path / "own" / "permissions.json"
     commands = [
-        *("ls -a", "ls", "ls; id", "LS=1 ls", "ls\nid", "'ls' -a", "ls /", "env ls"),
-        *('ls "$(id)"', "ls --color=auto", "lsof"),
+        *("ls -a", "ls", "ls; id", "'ls' -a", "ls /", "env ls", 'ls "$(id)"', "lsof"),
     ]
-    asked = ["ls -a", "ls; id", "LS=1 ls", "ls\nid", "ls /", "env ls", 'ls "$(id)"', "lsof"]
+    asked = ["ls -a", "ls; id", "ls /", "env ls", 'ls "$(id)"', "lsof"]
     seen = await _asked_about(tmp_path, own, commands, "project")
     # The first yes is offered and covers what is the same simple command; a rule widens nothing that a session's yes would not.
     assert [detail for detail, _ in seen] == asked

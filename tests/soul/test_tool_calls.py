@@ -193,7 +193,7 @@ async def test_of_many_that_read_some_run_at_once(tmp_path: Path) -> None:
         assert said == [str(n) for n in range(100)]
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_many_calls_hold_the_event_loop_up_no_longer_than_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool

@@ -152,6 +152,7 @@ async def test_a_yes_makes_a_call_of_it(tmp_path: Path) -> None:
         await on.soul.run("and now?")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dialect", ["mistral", "gemini", "deepseek", "moonshot", "minimax"])
 async def test_the_call_is_valid_for_every_dialect(tmp_path: Path, dialect: str) -> None:
     from kimi_tui.llm.openai_compatible import OpenAICompatible

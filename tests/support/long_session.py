@@ -126,7 +126,7 @@ class _Writer:
                 )
 
 
-async def _make(folder: Path) -> LongSession:
+async def _make(folder: Path, is_short: bool) -> LongSession:
     work = folder / "work"
     (work / "src").mkdir(parents=True)
     (work / "import.log").write_text(LOG)
@@ -139,7 +139,7 @@ async def _make(folder: Path) -> LongSession:
         )
         await stage.open()
         await stage.soul.files_ready()
-        await _tell(stage, _Writer())
+        await _tell(stage, _Writer(), is_short)
         await stage.soul.rename(TITLE)
         session_id = stage.session.id
         await stage.soul.aclose()
@@ -147,8 +147,8 @@ async def _make(folder: Path) -> LongSession:
     return LongSession(folder / "data", work, session_id)
 
 
-async def _tell(stage: Stage, writer: _Writer) -> None:
-    """Hold the conversation: 3 D-Mails, a compaction and a rewind, between turns of 8 steps."""
+async def _tell(stage: Stage, writer: _Writer, is_short: bool) -> None:
+    """Hold the conversation: 3 D-Mails, a compaction and a rewind, between turns of 8 steps; or, to be short, two turns and the last."""
     soul, server = stage.soul, stage.server
     made = 0
 
@@ -165,6 +165,11 @@ async def _tell(stage: Stage, writer: _Writer) -> None:
             f"Go on with part {n}: {MODULES[n % len(MODULES)]}, and keep it short.", *steps, done
         )
 
+    if is_short:
+        for n in range(2):
+            await day(n)
+        await _last(writer, turn, 9)
+        return
     for n in range(10):
         await day(n)
     server.script(say(SUMMARY, usage=(writer.used, 300)))
@@ -192,9 +197,14 @@ async def _tell(stage: Stage, writer: _Writer) -> None:
     while left > 12:
         await day(15 + left)
         left = N_CHECKPOINTS - made - 3
+    await _last(writer, turn, left)
+
+
+async def _last(writer: _Writer, turn: Any, n_steps: int) -> None:
+    """Take the turn that ends the session, with so many steps."""
     await turn(
         'Fields with "" inside break the importer. Fix it, with a test.',
-        *(writer.work(500 + k) for k in range(left - 4)),
+        *(writer.work(500 + k) for k in range(n_steps - 4)),
         writer.step(
             ("WriteFile", {"path": "src/ledger.py", "content": "STEP = 9\n" * 14}),
             ("WriteFile", {"path": "tests/test_quotes.py", "content": QUOTES_TEST}),
@@ -247,7 +257,7 @@ def _set_times(session: Path) -> None:
             re.sub(r'"(seconds|elapsed_s|duration_s)":[0-9.e-]+', r'"\1":2.4', _json(told))
         )
     record.write_text("\n".join(lines) + "\n", "utf-8")
-    for path in (*session.glob("context*.jsonl"), session / "worldlines.jsonl"):
+    for path in (*session.glob("context*.jsonl"), *session.glob("worldlines.jsonl")):
         kept = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         for one in kept:
             if "at" in one:
@@ -264,8 +274,12 @@ def _iso(at: float) -> str:
 
 
 @contextmanager
-def long_session() -> Generator[LongSession]:
-    """Make the session, in a folder whose name always has as many tokens; the agent is told its path."""
+def long_session(is_short: bool = False) -> Generator[LongSession]:
+    """Make the session, in a folder whose name always has as many tokens; the agent is told its path.
+
+    Args:
+        is_short: leave out all but its first two turns and its last one, which takes an eighth of the time.
+    """
     folder = Path(
         "/tmp", f"kimi-tui-{''.join(secrets.choice(string.ascii_lowercase) for _ in range(12))}"
     )
@@ -273,7 +287,7 @@ def long_session() -> Generator[LongSession]:
     try:
         # On a slow machine the end of the first scan would be shown in the chat, and in the pictures.
         with patch("kimi_tui.soul.file_history._LONG_S", math.inf):
-            made = asyncio.run(_make(folder))
+            made = asyncio.run(_make(folder, is_short))
         (session,) = made.home.glob("sessions/*/*/")
         _set_times(session)
         yield made

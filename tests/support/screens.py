@@ -22,9 +22,11 @@ from kimi_tui.launch import Launch
 from kimi_tui.llm.models import LocalServer
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.approval import Mode
+from kimi_tui.tui import notices as notices_module
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
+from kimi_tui.tui.main.futures import FuturesController
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -36,6 +38,9 @@ TIMEOUT_S = 50.0
 """Long: it only ends what hangs, and other programs may have the machine for a while. Less than pytest gives, so that it is
 said what was waited for."""
 LOOK_S = 0.02
+LONGEST_S = 1.0
+STAYS_S = notices_module.STAYS_S
+"""How long a notice stays for a person. Here it stays longer: on a loaded machine it would be gone before a test looks again."""
 
 
 async def no_servers() -> list[LocalServer]:
@@ -73,7 +78,7 @@ class Desk:
             assert time.monotonic() < give_up, f"in vain on {self.app.screen}:\n{self.text()}"
             # The pilot's pause would keep every widget of a working app busy. Expensive conditions, such as those on the
             # screen's text, are checked less often, to leave the app time.
-            await asyncio.sleep(max(LOOK_S, 16 * cost_s))
+            await asyncio.sleep(max(LOOK_S, min(16 * cost_s, LONGEST_S)))
 
     async def sees(self, words: str) -> str:
         """Wait until the words are on the screen; return its text."""
@@ -169,6 +174,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
         patch.object(RewindScreen, "QUIET_S", after_s),
         patch.object(LetterRun, "DEBOUNCE_S", after_s and max(after_s, LetterRun.DEBOUNCE_S)),
         patch.object(WorldLineViewer, "QUIET_S", after_s),
+        patch.object(FuturesController, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
         patch.object(SeenQuestion, "QUIET_S", after_s),
         patch.object(SeenQuestion, "accepts", _accepts_at_once),
@@ -219,7 +225,9 @@ async def desk(
         notices=notices,
     )
     app = KimiApp(launch)
-    with keys_count(quiet_s):
+    # A test that gives notices a time of its own means it.
+    stays_s = 60.0 if notices_module.STAYS_S == STAYS_S else notices_module.STAYS_S
+    with keys_count(quiet_s), patch.object(notices_module, "STAYS_S", stays_s):
         async with app.run_test(size=size) as pilot:
             yield Desk(app, pilot)
             await _answered(app)

@@ -20,10 +20,10 @@ Attempts = Iterable[tuple[str, Callable[[], object]]]
 """The attempts, each with its name, made one after another."""
 
 
-def check(file: str) -> None:
+def check(file: str, *arguments: str) -> None:
     """Run a test file as a program that ends in `try_each`, and check that all attempts came to an end."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, file]
+    command = [sys.executable, file, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout} {done.stderr[-2000:]}"
     assert done.stdout.split()[-1] == "done"

@@ -128,6 +128,7 @@ async def test_a_call_that_is_stopped_stops_its_command(bench: Bench) -> None:
     assert not bench.jobs.all
 
 
+@pytest.mark.exhaustive
 async def test_a_hundred_megabytes_take_little_memory(bench: Bench) -> None:
     flood = "head -c 100000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo end; sleep 600"
     before = reset_peak_bytes()

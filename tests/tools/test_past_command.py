@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,6 +149,41 @@ def test_a_base_is_taken_over_unless_something_was_changed_in_it(held: Held) -> 
     with pytest.raises(NoBase, match="Another bisect"):
         Base(place, past)
     with_lock.close()
+
+
+def test_files_are_copied_from_the_work_folder_only_if_they_are_the_same(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A stamp counts only if the file was left alone for a while before.
+    monkeypatch.setattr("kimi_tui.workspace.scan._TRUST_AFTER_NS", 0)
+    for name in ("same", "edited", "replaced", "gone", "step"):
+        (held.work / name).write_text(f"{name} as it was")
+    time.sleep(0.02)
+    held.begin()
+    held.step(step="after the step")
+    past = held.past()
+    for name in ("edited", "replaced"):
+        file, times = held.work / name, (held.work / name).stat()
+        if name == "replaced":
+            file.unlink()
+        file.write_text(f"{name} by hand"[: times.st_size].ljust(times.st_size))
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    (held.work / "gone").unlink()
+    unpacked: list[str] = []
+    content = past.content
+    monkeypatch.setattr(
+        past, "content", lambda entry: unpacked.append(entry.blob) or content(entry)
+    )
+    base = Base(held.work.parent / "base", past)
+    state = FileState(past.log.snapshots[0])
+    base.move(state)
+    assert seen(base.folder) == wanted(past, state)
+    files = past.files(state)
+    assert {name for name in files if files[name].blob not in unpacked} == {"same"}
+    left = held.work / "same", base.folder / "same"
+    assert left[0].stat().st_mtime_ns == left[1].stat().st_mtime_ns
+    assert left[0].stat().st_ino != left[1].stat().st_ino
+    base.close()
 
 
 def test_a_full_disk_leaves_no_half_a_base(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:

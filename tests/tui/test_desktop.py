@@ -197,15 +197,16 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
-        text = "\n".join(f"- item {n} of many{' words' * 16}" for n in range(900))
+        text = "\n".join(f"- item {n} of many{' words' * 16}" for n in range(40))
+        monkeypatch.setattr("kimi_tui.tui.desktop.CLIPBOARD_BYTES", 2_000)
         server.script(say(text))
         await one.ready()
         await one.say("List them")
-        await one.sees("item 899")
+        await one.sees("item 39")
         await one.idle()
         copies = written_to(one, monkeypatch)
         await one.say("/copy")
-        shown = await one.sees("of 900 lines. Terminals accept no more.")
+        shown = await one.sees("of 40 lines. Terminals accept no more.")
         (copied,) = copies()
         assert f"Copied the first {copied.count(chr(10)) + 1:,} lines of" in shown
         assert text.startswith(f"{copied}\n")
@@ -223,6 +224,7 @@ async def test_a_copy_that_terminals_do_not_take_is_kept_in_a_file(
         await one.sees("The full text could not be written")
 
 
+@pytest.mark.exhaustive
 async def test_with_nothing_to_copy_that_is_said(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -232,6 +234,7 @@ async def test_with_nothing_to_copy_that_is_said(home: Path) -> None:
         await one.sees("There is no code block to copy here.")
 
 
+@pytest.mark.exhaustive
 async def test_tmux_that_keeps_copies_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -353,6 +356,7 @@ def test_the_opener_has_no_terminal(tmp_path: Path, work: Path) -> None:
     assert not open_in_browser(URL, {"PATH": env["PATH"]}, [work])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "darwin", reason="needs another opener there")
 async def test_no_opener_of_the_folder_of_a_session_that_was_begun_elsewhere(
     tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch

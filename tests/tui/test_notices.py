@@ -81,6 +81,7 @@ async def test_each_change_of_the_height_is_told_once(
     assert heights == [1, 0, 1, 0, 2]
 
 
+@pytest.mark.exhaustive
 async def test_clicks_select_the_notice_and_nothing_else(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, size=(80, 24)) as one:
         server.script(say("Words of the chat."))

@@ -73,7 +73,9 @@ class ListMachine(RuleBasedStateMachine):
 
 
 TestListMachine = ListMachine.TestCase
-TestListMachine.settings = settings(max_examples=40, stateful_step_count=25)
+TestListMachine.settings = settings(
+    max_examples=min(400, 4 * settings().max_examples), stateful_step_count=25
+)
 
 
 def test_a_window_shows_rows_moves_no_further_than_needed_and_leaves_no_room_free() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kimi_tui.workspace.diff import Divergence, diff_lines, text_of
+from kimi_tui.workspace.base import FileState, Past
+from kimi_tui.workspace.diff import Divergence, diff_lines, patch_of, text_of
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
@@ -233,3 +234,26 @@ def test_many_rows_are_bounded_but_counted(lines: Lines, monkeypatch: pytest.Mon
     shown = [(one.left.diff.added, len(one.left.diff.rows)) for one in files if one.left.diff]
     assert shown == [(9, 5), (9, 0)]
     assert [one.path for one in files] == ["a", "b", "c"]
+
+
+def test_a_renamed_file_is_one_change_as_in_a_patch(lines: Lines) -> None:
+    text = "".join(f"line {n}\n" for n in range(20))
+    lines.step("begin", old=text, moved="m\n" * 9)
+    lines.step("then", old=None, new=text + "more\n", moved=None, there="m\n" * 9, own="o\n")
+    found = lines.tracker.changes(("then", ""))
+    said = [(one.path, one.old_path, one.side.outcome) for one in found.files]
+    assert said == [
+        ("new", "old", "changed"),
+        ("own", "", "new"),
+        ("there", "moved", "changed"),
+    ]
+    diff = found.files[0].side.diff
+    assert diff is not None
+    assert (diff.added, diff.removed) == (1, 0)
+    assert "=== new (renamed from old) +1 -0" in patch_of(found.files, 9_000)
+    assert found.files[0].name_of("-") == "old"
+    past = Past(lines.top / "files", lines.root)
+    states = [FileState(one) for one in past.log.snapshots[-2:]]
+    assert [(one.path, one.old_path) for one in past.differences(*states)] == [
+        one[:2] for one in said
+    ]

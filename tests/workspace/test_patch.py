@@ -180,7 +180,7 @@ contents = st.tuples(st.sampled_from("fx"), texts)
 folders = st.dictionaries(st.sampled_from(["a", "b", "d e", "f/g", "f/h"]), contents, max_size=5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=min(100, 2 * settings().max_examples))
 @given(before=folders, after=folders)
 def test_git_applies_any_patch(
     tmp_path_factory: pytest.TempPathFactory, before: Files, after: Files

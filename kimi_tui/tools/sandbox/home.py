@@ -386,8 +386,9 @@ class _Found:
     def _is_secret(self, end: str) -> bool:
         if is_under(end, self._secrets):
             return True
-        root = next((one for one in self._emptied if end.startswith(f"{one}/")), "/")
-        names = os.path.relpath(end, root).split("/")
+        # Both are real paths, so what `os.path.relpath` would do is known, and there are dozens of places.
+        root = next((one for one in self._emptied if end.startswith(f"{one}/")), "")
+        names = end[len(root) + 1 :].split("/")
         return bool(protected_names.secrets().rule_in(names, is_folder=os.path.isdir(end)))
 
     def view(self, home: str, readable: tuple[str, ...]) -> HomeView:

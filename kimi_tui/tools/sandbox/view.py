@@ -18,7 +18,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -70,6 +70,7 @@ class PastView:
         run: the folder of everything that the command writes.
         mounts: the mounts, in order.
         shared: the real paths of the ignored folders that are shown.
+        hidden: what stays hidden below these, for a folder at another path.
         variables: environment variables for a folder at another path.
     """
 
@@ -79,6 +80,7 @@ class PastView:
     run: str
     mounts: tuple[Mount, ...] = ()
     shared: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def words(self) -> tuple[str, ...]:
@@ -95,7 +97,8 @@ class PastView:
         What it writes is thrown away, so nothing below these folders has to be kept from it; files that are hidden stay hidden.
         """
         if self.tier == "elsewhere":
-            return self, policy
+            home = replace(policy.home, shown=(*policy.home.shown, *self.shared))
+            return self, replace(policy, home=home, hidden=(*policy.hidden, *self.hidden))
         mounts = list(self.mounts)
         for root in policy.writable[1:]:
             if os.path.isdir(root):
@@ -164,7 +167,14 @@ def _order(share: Share) -> tuple[bool, int, str]:
 
 @contextlib.contextmanager
 def opened_view(
-    tier: Tier, base: Path, place: Path, work: Path, shares: Sequence[Share], *, is_confined: bool
+    tier: Tier,
+    base: Path,
+    place: Path,
+    work: Path,
+    shares: Sequence[Share],
+    *,
+    is_confined: bool,
+    hidden: Collection[str] = (),
 ) -> Generator[PastView]:
     """Make a view, and remove it with all that was written. Call it in a thread.
 
@@ -175,6 +185,7 @@ def opened_view(
         work: the real path of the work folder.
         shares: what else is shown.
         is_confined: whether the sandbox keeps the command from writing to the user's folders.
+        hidden: real paths that commands cannot read.
 
     Raises:
         OSError: the disk refused.
@@ -187,7 +198,7 @@ def opened_view(
         elif tier == "copy":
             yield _copy(base, run, work, fitting)
         else:
-            yield _elsewhere(base, run, work, fitting if is_confined else ())
+            yield _elsewhere(base, run, work, fitting if is_confined else (), hidden)
     finally:
         with contextlib.suppress(OSError):
             remove_tree(run)
@@ -220,18 +231,25 @@ def _copy(base: Path, run: str, work: Path, shares: Sequence[Share]) -> PastView
     return PastView(work, "copy", str(base), run, tuple(mounts), tuple(shared))
 
 
-def _elsewhere(base: Path, run: str, work: Path, shares: Sequence[Share]) -> PastView:
+def _elsewhere(
+    base: Path, run: str, work: Path, shares: Sequence[Share], hidden: Collection[str]
+) -> PastView:
     top = Path(os.path.realpath(run), work.name)
     shutil.copytree(base, top, symlinks=True)
+    shared: list[str] = []
     for share in shares:
         if share.is_folder and not is_of_version_control(share.path.rpartition("/")[2]):
             target = top / share.path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(work / share.path)
+            shared.append(str(work / share.path))
     # An environment with links to the work folder would import that folder's modules.
     places = [str(one) for one in (top, top / "src") if one.is_dir()]
     variables = {"PYTHONPATH": os.pathsep.join(places)}
-    return PastView(top, "elsewhere", str(base), run, variables=variables)
+    closed = tuple(path for path in hidden if is_under(path, shared))
+    return PastView(
+        top, "elsewhere", str(base), run, shared=tuple(shared), hidden=closed, variables=variables
+    )
 
 
 def _placed(shares: Sequence[Share], work: Path, top: str) -> Iterator[Share]:

@@ -199,7 +199,7 @@ class PageFetcher:
             target=parsed.url.raw_path,
         )
         if proxy.is_socks:
-            return httpcore2.AsyncSOCKSProxy(place, parsed.raw_auth, ssl_context=trusted)
+            return httpcore2.AsyncSOCKSProxy(place, parsed.raw_auth, ssl_context=trusted)  # pyrefly: ignore[bad-return]
         by_https = proxy.url.startswith("https:")
         return httpcore2.AsyncHTTPProxy(
             place,

@@ -351,7 +351,9 @@ def _markdown(part: Element) -> str:
         def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
             return cast(
                 str,
-                super().convert_td(el, text.replace("\\|", "|").replace("|", "\\|"), parent_tags),
+                cast(Any, super()).convert_td(
+                    el, text.replace("\\|", "|").replace("|", "\\|"), parent_tags
+                ),
             )
 
         def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
@@ -440,19 +442,20 @@ def pdf_text(data: bytes) -> tuple[str, str, str]:
     ) as error:
         why = f" The rest is broken ({type(error).__name__})."
     text = "\n\n".join(pieces)
+    pages = "1 page" if n_pages == 1 else f"{n_pages} pages"
     if n_read < n_pages or why:
         return (
             title[:_TITLE_CHARS],
             text,
-            f"A PDF of {n_pages} pages, of which {n_read} were read.{why}",
+            f"A PDF of {pages}, of which {n_read} were read.{why}",
         )
     if not _squeezed("".join(piece.partition("\n")[2] for piece in pieces)):
         return (
             title[:_TITLE_CHARS],
             "",
-            f"A PDF of {n_pages} pages without text: they may be images.",
+            f"A PDF of {pages} without text: they may be images.",
         )
-    return title[:_TITLE_CHARS], text, f"A PDF of {n_pages} pages."
+    return title[:_TITLE_CHARS], text, f"A PDF of {pages}."
 
 
 class _TextOnly(StandardParser):

@@ -176,11 +176,12 @@ def _answer_rows(
     text = f"{choice.words}{NOTE_GAP}{choice.note}" if choice.note else choice.words
     pieces = wrapped(text, room)
     starts = [0] * len(pieces)
-    if choice.says and len(pieces) > 1:
-        # An option of the agent is prose.
+    # An option of the agent is prose. Another answer may name a command, whose spaces and long paths count.
+    is_plain = "  " not in choice.words and max(map(cell_len, text.split(" "))) <= room
+    if len(pieces) > 1 and (choice.says or is_plain):
         found = ranges(text, room)
         pieces, starts = [text[start:end] for start, end in found], [start for start, _ in found]
-        if cut:
+        if cut and choice.says:
             _, end = ranges(text, room - 2)[0]
             pieces, starts = [f"{text[:end]} {cut}"], [0]
     for number, (piece, start) in enumerate(zip(pieces, starts, strict=True)):
@@ -204,6 +205,7 @@ def _key_hints(
     mode_key: str,
     reads_on: bool,
     tab_words: str,
+    stops: str,
 ) -> tuple[tuple[str, str], ...]:
     """Return the footer's hints while answers are shown.
 
@@ -214,6 +216,7 @@ def _key_hints(
         mode_key: the key that changes the approval mode; empty for none.
         reads_on: whether there are more rows than are visible.
         tab_words: the words for Tab; empty if Tab leads to the chat.
+        stops: what Esc stops.
     """
     boxes = [choice.key for choice in answers if choice.then == "check"]
     others = "/".join(choice.key for choice in answers if choice.then != "check")
@@ -232,7 +235,7 @@ def _key_hints(
         *((("Ctrl+G", "edit the command"),) if can_change else ()),
         *(((mode_key, "mode"),) if mode_key else ()),
         *(() if tab_words else (("Tab", "chat"),)),
-        ("Esc", "stop the turn"),
+        ("Esc", f"stop {stops}"),
     )
 
 
@@ -313,6 +316,7 @@ class PanelLayout:
         toll: the rows of what a D-Mail would remove and keep, if that is known.
         folded: whether the answers are one row of keys, so that a low screen has more room for reading.
         checked: the answers that are checked.
+        asker: who asks, if it is not the agent of the current conversation.
 
     Attributes:
         moved: the texts that were too long for their places, without invisible characters.
@@ -332,6 +336,7 @@ class PanelLayout:
         toll: Toll | None = None,
         folded: bool = False,
         checked: Collection[Choice] = (),
+        asker: str = "",
     ) -> None:
         self.keys: Line | None = None
         self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
@@ -339,6 +344,9 @@ class PanelLayout:
         target = [request.detail] if counts(request) is not None else []
         question = _question_rows(request, waiting, width, glyphs)
         self.question = self._fitted(question, request.question, *target)
+        if asker:
+            who = cut(one_line(asker), max(10, width - SIDES), glyphs.cut)
+            self.question.insert(0, Line((_INDENT, Span(who, "accent"))))
         if toll is not None:
             drops = toll(max(10, width - SIDES), glyphs)
             self.question += [Line((_INDENT, *spans)) for spans in drops]
@@ -410,7 +418,7 @@ NONE_SELECTED = "No answer is selected. Press one of the keys below."
 WHICH_YES = "Several answers mean yes. Choose one: {}."
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
-WAITS_BEHIND = "Your text stays in the prompt until you have answered this."
+WAITS_BEHIND = "Your text stays in the prompt until you answer."
 AWAY = "Focus is in the chat. Press Esc to come back and answer."
 """The hint over the answers while the panel does not have the keyboard focus."""
 AWAY_SHORT = "Press Esc to come back and answer."
@@ -427,6 +435,10 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         write: called with prose, which is meant for the prompt.
         prompt: the prompt below the question, which gets the prose.
         typed_at: the monotonic time at which text was last typed that further keys may continue; 0 for never.
+        asker: who asks, if it is not the agent of the current conversation: a future, with its name.
+
+    Attributes:
+        request: as above; so is `asker`.
     """
 
     class Answered(Message):
@@ -461,8 +473,10 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         write: Callable[[str], None] | None = None,
         prompt: PromptArea | None = None,
         typed_at: float = 0.0,
+        asker: str = "",
     ) -> None:
         super().__init__()
+        self.asker = asker
         self._write_behind = write
         self._prompt = prompt
         self._is_behind = False
@@ -599,7 +613,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             self._choices,
             glyphs,
             can_change=may_be_changed(self.request),
-            mode_key=key_of("mode", self._keys),
+            mode_key="" if self.asker else key_of("mode", self._keys),
+            stops="this future" if self.asker else "the turn",
             reads_on=not self._detail.shows_all,
             tab_words=self._detail.more_words,
         )
@@ -935,7 +950,12 @@ class ApprovalPanel(PaintedRows, can_focus=True):
 
     def _leave_field(self) -> None:
         """Return to the answers; the text is kept for the next time."""
-        if self._writing is not None:
+        if self._is_moved and self._prompt is not None:
+            # The words go back to where they were typed: an offered answer would leave them behind.
+            self._prompt.put(self._field.text)
+            self._written.pop("instead", None)
+            self._is_moved, self.hint = False, WAITS_BEHIND
+        elif self._writing is not None:
             self._written[self._writing] = self._field.text
         self._writing = None
         self._field.display = False
@@ -1080,6 +1100,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             toll=self.toll,
             folded=folded,
             checked=self._checked,
+            asker=self.asker,
         )
         self._detail.fit(
             max(10, width - SIDES - 3),

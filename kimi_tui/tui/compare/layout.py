@@ -89,7 +89,7 @@ class ComparisonRows:
         self.heights: dict[Key, int] = dict(known or {})
         self.outdated: set[Key] = set()
         self.height = 0
-        self.starts: dict[Side, list[int]] = {"other": [], "live": []}
+        self.starts: dict[Side, list[int]] = {side: [] for side in comparison.names}
 
     @property
     def width(self) -> int:
@@ -98,11 +98,10 @@ class ComparisonRows:
 
     def measure(self) -> Generator[None]:
         """Measure all blocks from the top; yields after each."""
-        for run in self._comparison.runs:
-            top = self.height
-            ends: dict[Side, int] = {"other": top, "live": top}
-            next_of: dict[Side, int] = {"other": run.a, "live": run.c}
-            last_of: dict[Side, int] = {"other": run.b, "live": run.d}
+        for stretch in self._comparison.stretches:
+            ends = dict.fromkeys(stretch, self.height)
+            next_of = {side: first for side, (first, _) in stretch.items()}
+            last_of = {side: last for side, (_, last) in stretch.items()}
             while (side := _behind(ends, next_of, last_of)) is not None:
                 ends[side] = self._put(side, next_of[side], ends[side])
                 next_of[side] += 1
@@ -164,14 +163,9 @@ class ComparisonRows:
 def _behind(
     ends: Mapping[Side, int], next_of: Mapping[Side, int], last_of: Mapping[Side, int]
 ) -> Side | None:
-    """Return the side to measure next: the shorter one so far, so that both grow evenly; None if both are complete."""
-    is_other_open, is_live_open = (
-        next_of["other"] < last_of["other"],
-        next_of["live"] < last_of["live"],
-    )
-    if is_other_open and (not is_live_open or ends["other"] <= ends["live"]):
-        return "other"
-    return "live" if is_live_open else None
+    """Return the side to measure next: the shortest one so far, so that all grow evenly; None if all are complete."""
+    still_open = [side for side in ends if next_of[side] < last_of[side]]
+    return min(still_open, key=lambda side: ends[side], default=None)
 
 
 def _rows_of(block: Block, room: LayoutRoom) -> list[Line]:

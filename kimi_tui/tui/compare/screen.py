@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, Unpack
 
 from rich.cells import cell_len
 from textual import events, on
@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
+from textual.screen import ScreenResultType
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -63,7 +64,8 @@ _SHORT = {"n": "next", "s": "copy"}
 HINTS = tuple((key, _SHORT.get(key, meaning)) for key, meaning in LONG_HINTS)
 SLICE_S = 0.003
 """Seconds of a time slice of measuring, after which keys and frames are handled."""
-SIDES: tuple[Side, Side] = ("other", "live")
+LEAST_COLUMN = 24
+"""Cells of a column below which not all sides of a comparison are shown."""
 
 
 def _on(spans: Iterable[Span], ground: str) -> list[Span]:
@@ -81,10 +83,10 @@ def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
 
 
 class CompareSides(LateStyled, ScrollView, can_focus=False):
-    """The blocks of both world lines in two columns, from the fork on.
+    """The blocks of world lines in columns, from the fork on. Without room for all columns, those around the current side are shown.
 
     Args:
-        comparison: the blocks of both lines.
+        comparison: the blocks of all sides.
         load_image: reads an image; None if images are only named.
 
     Attributes:
@@ -110,10 +112,10 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         self._load_image = load_image
         self._thumbnails: Thumbnails | None = None
         self.comparison = comparison
-        self.side: Side = "other"
+        self.side: Side = comparison.names[0]
         self.focused_here = True
         # Nothing is chosen at first, so that a jump means the whole line.
-        self._lists: dict[Side, ListState] = {side: ListState() for side in SIDES}
+        self._lists: dict[Side, ListState] = {side: ListState() for side in comparison.names}
         self._block_rows: ComparisonRows | None = None
 
     @property
@@ -136,18 +138,49 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         if self._block_rows is None or self._block_rows.width != self.column_width():
             self.lay_out()
 
+    def show_comparison(self, comparison: Comparison) -> None:
+        """Show other blocks of the same sides; the choice and the position stay."""
+        self.comparison = comparison
+        if self._block_rows is not None:
+            self.lay_out(anew=True)
+
+    @property
+    def shown_sides(self) -> Sequence[Side]:
+        """The sides that have a column, from the left."""
+        names = self.comparison.names
+        count = max(1, min(len(names), (self.width + 1) // (LEAST_COLUMN + 1)))
+        first = max(0, min(names.index(self.side) - count // 2, len(names) - count))
+        return names[first : first + count]
+
     def column_width(self) -> int:
-        """Return the width of each side in cells."""
-        return (self.width - 1) // 2
+        """Return the width of each column in cells; the last one may have some more."""
+        count = len(self.shown_sides)
+        return (self.width - count + 1) // count
+
+    def column_of(self, side: Side) -> range:
+        """Return the cells of the column of a side that is shown."""
+        shown, width = self.shown_sides, self.column_width()
+        at = shown.index(side)
+        start = at * (width + 1)
+        return range(start, self.width if at == len(shown) - 1 else start + width)
+
+    def _side_of(self, x: int) -> Side:
+        """Return the side whose column, or whose divider, is at a cell."""
+        shown = self.shown_sides
+        return shown[max(0, min(x // (self.column_width() + 1), len(shown) - 1))]
 
     def side_at(self, x: int) -> tuple[int, int]:
         """Return the column that contains a cell, without the divider and the edge of the selected block."""
-        width = self.column_width()
-        return (1, width) if x <= width else (width + 2, self.width)
+        column = self.column_of(self._side_of(x))
+        return (column.start + 1, column.stop)
 
-    def lay_out(self) -> None:
-        """Measure all rows again, in time slices, so that no key waits for a long conversation."""
-        width, before = self.column_width(), self._block_rows
+    def lay_out(self, *, anew: bool = False) -> None:
+        """Measure all rows again, in time slices, so that no key waits for a long conversation.
+
+        Args:
+            anew: whether the blocks are others, so that no height is known.
+        """
+        width, before = self.column_width(), None if anew else self._block_rows
         known = before.valid_heights() if before is not None and before.width == width else None
         picture = self._picture if self._load_image is not None and draws_cells(self) else None
         height = app_of(self).size.height
@@ -167,7 +200,7 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         """Measure the blocks again whose image can be drawn now."""
         if self._block_rows is None:
             return
-        for side in SIDES:
+        for side in self.comparison.names:
             for index, entry in enumerate(self.comparison.sides[side]):
                 if event.image in images_of(entry.block):
                     self._block_rows.outdated.add((side, index))
@@ -217,7 +250,7 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
 
     def choose_at(self, x: int, row: int) -> None:
         """Select the clicked message."""
-        self.side = SIDES[x > self.column_width()]
+        self.side = self._side_of(x)
         if self._block_rows is not None and 0 <= row < self._block_rows.height:
             shown, index = self._lists[self.side], self._block_rows.cell(self.side, row).entry
             if index >= 0:
@@ -248,15 +281,21 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _spans_of(self, row: int) -> list[Span]:
-        """Return the spans of a row: both sides and the divider, which extends to the end of the pane."""
-        rows = self._block_rows
-        if row >= self.virtual_size.height:
-            return [Span(" " * self.column_width()), Span(glyphs_of(self).step, "line")]
-        if rows is None:
+        """Return the spans of a row: all columns, and the dividers, which extend to the end of the pane."""
+        rows, divider = self._block_rows, Span(glyphs_of(self).step, "line")
+        is_below = row >= self.virtual_size.height
+        if rows is None and not is_below:
             return []
-        other = self._cell("other", rows, row, rows.width)
-        live = self._cell("live", rows, row, self.width - rows.width - 1)
-        return [*other, Span(glyphs_of(self).step, "line"), *live]
+        spans: list[Span] = []
+        for side in self.shown_sides:
+            width = len(self.column_of(side))
+            if spans:
+                spans.append(divider)
+            if rows is None or is_below:
+                spans.append(Span(" " * width))
+            else:
+                spans += self._cell(side, rows, row, width)
+        return spans
 
     def _cell(self, side: Side, rows: ComparisonRows, row: int, width: int) -> list[Span]:
         line, entry = rows.cell(side, row)
@@ -289,6 +328,16 @@ def show_rows(pane: Widget, first: int, last: int) -> None:
     window.show(first, last)
     # Rows that have just been unfolded may have no scrollbar yet.
     pane.scroll_to(y=window.top, animate=False, force=True)
+
+
+class DiffTable(RowModel, Protocol):
+    """Files with diffs that can be unfolded.
+
+    Attributes:
+        unfolded: the indexes of the files whose diff is shown.
+    """
+
+    unfolded: frozenset[int]
 
 
 class FileModel(RowModel):
@@ -345,10 +394,9 @@ class ComparedFileList(RowList, can_focus=False):
     ALLOW_SELECT = False
     """False: Textual's own text selection would span both columns; clicks select a word or a row."""
 
-    model: FileModel
+    model: DiffTable
 
-    def __init__(self, found: WorldLineComparison) -> None:
-        model = FileModel(found)
+    def __init__(self, model: DiffTable) -> None:
         super().__init__(model, most=max(1, len(model)))
         self.focused_here = False
 
@@ -369,12 +417,12 @@ class CompareFiles(VerticalScroll, can_focus=False):
     """The files that either side changed, in a pane that scrolls over the diffs between them.
 
     Args:
-        found: the comparison.
+        model: the files.
     """
 
-    def __init__(self, found: WorldLineComparison) -> None:
+    def __init__(self, model: DiffTable) -> None:
         super().__init__()
-        self.list = ComparedFileList(found)
+        self.list = ComparedFileList(model)
 
     def compose(self) -> ComposeResult:
         """Yield the list."""
@@ -443,7 +491,69 @@ class CompareHead(PaintedRows):
 _LEAST_NAME = 8
 
 
-class CompareScreen(AnswersOnce[CompareAnswer | None]):
+class SidesScreen(AnswersOnce[ScreenResultType]):
+    """The common part of screens that show messages in columns, and files below them.
+
+    Args:
+        sides: the messages.
+        files: the files.
+        write: called with text that is typed here and meant for the prompt.
+    """
+
+    def __init__(
+        self, sides: CompareSides, files: DiffTable, write: Callable[[str], None] | None = None
+    ) -> None:
+        super().__init__()
+        self._write = write
+        self._letters = LetterGate(self, self._write_over)
+        self._sides = sides
+        self._pane = NoticingPane(sides)
+        self._files = CompareFiles(files)
+        self._footer = Footer()
+
+    def _show(self) -> None:
+        """Draw what depends on the part that the keys act on."""
+        raise NotImplementedError
+
+    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
+        """Show a notice for a few seconds."""
+        self._pane.tell(text, **details)
+
+    def _write_over(self, text: str) -> None:
+        if self._write is not None:
+            self._write(text)
+        self.dismiss(None)
+
+    def action_move(self, step: int) -> None:
+        """Select the message or file above or below."""
+        here = self._files if self._files.focused_here else self._sides
+        here.select(here.selected + step)
+
+    def action_page(self, step: int) -> None:
+        """Scroll by a page."""
+        here = self._files if self._files.focused_here else self._sides
+        here.scroll_relative(y=step * max(1, here.size.height - 1), animate=False)
+
+    def action_unfold(self) -> None:
+        """Show the whole message or diff, or fold it again."""
+        (self._files if self._files.focused_here else self._sides).toggle()
+
+    @on(CompareSides.Clicked)
+    def _side_clicked(self, event: CompareSides.Clicked) -> None:
+        """Select the clicked message, and give the keys to its side."""
+        self._files.focused_here = False
+        self._sides.choose_at(event.x, event.row)
+        self._show()
+
+    @on(ComparedFileList.Picked)
+    def _file_picked(self) -> None:
+        """Show the diff of the clicked file, and give the keys to the files."""
+        self._files.focused_here = True
+        self._files.toggle()
+        self._show()
+
+
+class CompareScreen(SidesScreen[CompareAnswer | None]):
     """Shows a world line beside the live line: messages, files, and the actions on it.
 
     Its result is a `CompareAnswer`; None if the user closed the screen.
@@ -489,9 +599,8 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         load_image: LoadImage | None = None,
         write: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__()
-        self._write = write
-        self._letters = LetterGate(self, self._write_over)
+        self._table = FileModel(found)
+        super().__init__(CompareSides(comparison, load_image), self._table, write)
         self._found = found
         self._info = info
         self._line_name = name
@@ -499,11 +608,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._heading = heading
         self._gauge = gauge
         self._head = CompareHead(self._title, "sides-head")
-        self._sides = CompareSides(comparison, load_image)
-        self._pane = NoticingPane(self._sides)
-        self._files = CompareFiles(found)
         self._files_head = CompareHead(self._files_heading, "files-head")
-        self._footer = Footer()
 
     def compose(self) -> ComposeResult:
         """Yield the parts, from the top."""
@@ -529,7 +634,7 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         self._files_head.refresh()
 
     def _files_heading(self, width: int) -> Sequence[Line]:
-        table = self._files.list.model.table(width, glyphs_of(self))
+        table = self._table.table(width, glyphs_of(self))
         return [Line(tuple(table.head()))]
 
     def _title(self, width: int) -> Sequence[Line]:
@@ -562,10 +667,6 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         rows = [Line(tuple(left)), names, Line((Span(" " * column), divider))]
         return rows if self.has_class("-short") else [BLANK, rows[0], BLANK, *rows[1:]]
 
-    def tell(self, text: str, **details: Unpack[NoticeDetails]) -> None:
-        """Show a notice for a few seconds."""
-        self._pane.tell(text, **details)
-
     # --- keys
 
     def _show(self) -> None:
@@ -588,32 +689,18 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         if await self._letters.intercept(event):
             event.stop()
 
-    def _write_over(self, text: str) -> None:
-        if self._write is not None:
-            self._write(text)
-        self.dismiss(None)
-
-    def action_move(self, step: int) -> None:
-        """Select the message or file above or below."""
-        here = self._files if self._files.focused_here else self._sides
-        here.select(here.selected + step)
-
-    def action_page(self, step: int) -> None:
-        """Scroll by a page."""
-        here = self._files if self._files.focused_here else self._sides
-        here.scroll_relative(y=step * max(1, here.size.height - 1), animate=False)
-
     def action_side(self) -> None:
         """Move the keyboard focus to the other side, then to the files, then back."""
+        first, second = self._sides.comparison.names
         if self._files.focused_here:
             self._files.focused_here = False
-            self._sides.side = SIDES[0]
-        elif self._sides.side == SIDES[0]:
-            self._sides.side = SIDES[1]
+            self._sides.side = first
+        elif self._sides.side == first:
+            self._sides.side = second
         elif self._files.list.state.count:
             self._files.focused_here = True
         else:
-            self._sides.side = SIDES[0]
+            self._sides.side = first
         self._show()
 
     def action_next(self) -> None:
@@ -624,24 +711,6 @@ class CompareScreen(AnswersOnce[CompareAnswer | None]):
         found = sides.comparison.next_difference(sides.side, sides.selected)
         if found is not None:
             sides.select(found)
-
-    def action_unfold(self) -> None:
-        """Show the whole message or diff, or fold it again."""
-        (self._files if self._files.focused_here else self._sides).toggle()
-
-    @on(CompareSides.Clicked)
-    def _side_clicked(self, event: CompareSides.Clicked) -> None:
-        """Select the clicked message, and give the keys to its side."""
-        self._files.focused_here = False
-        self._sides.choose_at(event.x, event.row)
-        self._show()
-
-    @on(ComparedFileList.Picked)
-    def _file_picked(self) -> None:
-        """Show the diff of the clicked file, and give the keys to the files."""
-        self._files.focused_here = True
-        self._files.toggle()
-        self._show()
 
     def action_answer(self, action: Literal["jump", "send"]) -> None:
         """Close the screen with an action on the selected message of the other line."""

@@ -105,7 +105,8 @@ class DiffLines(Sequence[Line]):
         diff = None if one.is_secret else one.side.diff
         if diff is None or not 0 <= row < len(diff.rows):
             return None
-        return ChosenLine(one.path, diff.rows[row])
+        line = diff.rows[row]
+        return ChosenLine(one.name_of(line.sign), line)
 
     def _row(self, one: FileDifference, at: int) -> Line:
         if at == 0:
@@ -114,6 +115,8 @@ class DiffLines(Sequence[Line]):
         if at == 1:
             diff = side.diff
             facts = [_STATES.get(side.outcome, "")]
+            if one.old_path:
+                facts = [f"renamed from {shown_name(one.old_path)}"]
             facts += [_KINDS.get(side.authors, "")] if self._authors else []
             spans = [Span(shown_name(one.path), "strong")]
             spans += [Span(f"  {words}", "quiet") for words in facts if words]

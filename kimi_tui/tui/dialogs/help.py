@@ -37,6 +37,8 @@ LEGEND = "Timeline signs"
 COLUMN = 26
 NARROW_BELOW = 56
 """Width in cells below which the column of keys is narrower."""
+SNUG_BELOW = 80
+"""Width in cells below which each section has a column that is only as wide as its own keys."""
 
 Row = tuple[tuple[str, ...], str]
 """A row of the help: actions by their names in `[keys]`, and their effects; the keys are looked up."""
@@ -153,6 +155,39 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("line.compare",), "compare this world line with the current one"),
             (("line.send",), "copy the selected message to the current world line"),
             (("line.leave",), "close it and go back"),
+        ),
+    ),
+    (
+        "Future on view",
+        "future",
+        (
+            (("future.next", "future.before"), "select the next, previous message"),
+            (("future.message",), "write it a message; typing does the same"),
+            (("future.stop",), "stop it; its finished steps are kept"),
+            (("future.page",), "set all futures side by side"),
+            (("future.leave",), "close it and go back"),
+        ),
+    ),
+    (
+        "Futures side by side",
+        "futures",
+        (
+            (("futures.before", "futures.next"), "choose the previous, next future"),
+            (("futures.up", "futures.down"), "select the message or file above, below"),
+            (("futures.page_up", "futures.page_down"), "scroll"),
+            (("futures.files",), "move to the files, and back"),
+            (("futures.unfold",), "expand or collapse a message, or the diffs of a file"),
+            (("futures.current",), "preview making the future current, with its files"),
+            (
+                ("futures.send",),
+                "copy the message to the current world line; in the files: take the file over",
+            ),
+            (("futures.read",), "read the future"),
+            (("futures.opinion",), "ask the model for its opinion, which is only a note"),
+            (("futures.stop",), "stop the future"),
+            (("futures.prune",), "delete the future; you are asked first"),
+            (("futures.new",), "start other futures from the end of the conversation"),
+            (("futures.leave",), "close the page"),
         ),
     ),
     (
@@ -577,27 +612,46 @@ class HelpScreen(TextScreen, inherit_bindings=False):
         scroll.scroll_to(y=scroll.max_scroll_y * end, animate=False, immediate=True)
 
     def _found(self) -> Iterator[tuple[str, Sequence[Pair]]]:
-        """Yield the sections with the rows that contain every typed word, in their text or in the title of their section."""
+        """Yield the sections with the rows that contain every typed word, in their text or in the title of their section.
+
+        While a search is typed, what is named by these words comes first: the command `/rewind` for `rewind`.
+        """
         words = self._field.value.lower().split()
         found = sections(
             self._commands, self._keys, glyphs_of(self), extended=has_extended_keys(self)
         )
+        if not words:
+            yield from found
+            return
+
+        def rank(pair: Pair) -> int:
+            key = pair[0].lower()
+            if key.startswith(f"/{words[0]}"):
+                return 0
+            return 1 if all(word in key for word in words) else 2
+
+        matching: list[tuple[str, list[Pair]]] = []
         for title, pairs in found:
             shown = [
                 pair
                 for pair in pairs
                 if all(word in f"{title} {' '.join(pair)}".lower() for word in words)
             ]
-            # While a search is typed the first page would repeat rows of the others.
-            if shown and not (words and title == FIRST):
-                yield title, shown
+            # The first page would repeat rows of the others.
+            if shown and title != FIRST:
+                matching.append((title, sorted(shown, key=rank)))
+        yield from sorted(matching, key=lambda section: rank(section[1][0]))
 
     def _rows(self, width: int) -> list[Line]:
         """Return the sections, each under its title."""
         lines: list[Line] = []
-        column = COLUMN if width >= NARROW_BELOW else COLUMN * 2 // 3
+        most = COLUMN if width >= NARROW_BELOW else COLUMN * 2 // 3
         for title, pairs in self._found():
             lines.append(plain(title, "strong"))
+            column = most
+            if width < SNUG_BELOW:
+                fitting = (cell_len(key) + 3 for key, _ in pairs if cell_len(key) + 2 <= most)
+                column = min(most, max(fitting, default=most))
             for key, meaning in pairs:
                 gap = " " * (column - cell_len(key))
                 first, *rest = wrap_words(meaning, max(16, width - column - 2))

@@ -285,8 +285,11 @@ class ConversationController:
             from kimi_tui.soul.soul import PartMissing
 
             raise PartMissing(needs)
+        if self.soul is not None:
+            return self.soul
         # If the session was closed meanwhile, this task is cancelled with it.
-        return self.soul if self.soul is not None else await asyncio.Future["KimiSoul"]()
+        never: asyncio.Future[KimiSoul] = asyncio.Future()
+        return await never
 
     def _prompt_changed(self) -> None:
         """Update the completions and the hint over the prompt."""

@@ -139,7 +139,7 @@ class FirstTimeHints:
         match event:
             case wire.ContextReverted(reason="dmail", author="agent"):
                 self.happened("dmail")
-            case wire.ContextReverted(reason="rewind" | "clear") | wire.LineChanged(reason="jump"):
+            case wire.ContextReverted(reason="rewind" | "clear") | wire.LineChanged(op="jump"):
                 self.happened("line")
             case wire.CompactionEnd(error=""):
                 self.happened("compacted")

@@ -26,6 +26,7 @@ Place = Literal[
     "missed",
     "found",
     "line",
+    "future",
     "search",
     "matches",
     "copy",
@@ -50,6 +51,7 @@ HELP_TITLES: Mapping[Place, str] = {
     "missed": "Timeline",
     "found": "Timeline",
     "line": "World line",
+    "future": "Future on view",
     "search": "Search",
     "matches": "Search",
     "copy": "Selecting with a cursor",
@@ -61,6 +63,9 @@ _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
     "chat.pin": "marks",
     "chat.preview": "travel",
+    "future.message": "travel",
+    "future.page": "travel",
+    "future.stop": "travel",
     "compact": "session",
     "line.compare": "lines",
     "line.jump": "travel",
@@ -149,6 +154,16 @@ def hints(
             (key("help"), "help"),
             (key("line.next"), "next message"),
             (_both("chat.turn_before", "chat.turn_after", keys), "turn"),
+        )
+    if place == "future":
+        return known(
+            (key("future.message"), "send it a message"),
+            (key("future.stop"), "stop it"),
+            (key("future.page"), "side by side"),
+            (key("search"), "search"),
+            (key("future.leave"), "back"),
+            (key("help"), "help"),
+            (key("future.next"), "next message"),
         )
     if place == "search":
         return known(

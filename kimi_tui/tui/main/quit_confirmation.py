@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from kimi_tui.display_names import counted
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
@@ -44,7 +45,7 @@ class QuitConfirmation:
         self._warning = SeenQuestion(bench.screen)
         """Whether the newest warning was painted, so that a key may confirm it."""
         self._told_of_jobs_at = -WARNED_S
-        """The monotonic time at which the first press of a key told of background commands."""
+        """The monotonic time at which the first press of a key told of background commands and futures."""
 
     def key_pressed(self, key: str, *, stops: bool) -> None:
         """Handle a key that quits: the first press shows a notice, the second one quits.
@@ -80,8 +81,8 @@ class QuitConfirmation:
         if state.unsaved:
             self._warned(self._told_of_jobs_at, 1)
             return f"Press {key} again to quit. What is not saved will be lost."
-        if state.jobs:
-            return f"Press {key} again to quit. {self._jobs_run()} in the background and will be stopped."
+        if words := self._beside():
+            return f"Press {key} again to quit. {words} and will be stopped."
         return f"Press {key} again to quit."
 
     async def may_quit(self, *, for_another: bool = False) -> bool:
@@ -93,14 +94,14 @@ class QuitConfirmation:
         soul, bench = self._conversation.soul, self._bench
         words = "" if soul is None else await soul.save()
         is_working = for_another and soul is not None and soul.running
-        now, jobs = time.monotonic(), self._conversation.state.jobs
+        now, beside = time.monotonic(), self._beside()
         if now - self._told_of_jobs_at < WARNED_S:
-            jobs = 0
+            beside = ""
         is_again = now - self._warned_at < WARNED_S
         n_warned = self._n_warned + 1 if is_again else 1
         is_confirmed = is_again and self._warning.accepts(bench.last_key_at)
         # The user can leave even if the line is dead and no answer arrives any more.
-        if not (words or jobs or is_working) or is_confirmed or n_warned > MOST_WARNINGS:
+        if not (words or beside or is_working) or is_confirmed or n_warned > MOST_WARNINGS:
             return True
         self._warned(now, n_warned)
         if words:
@@ -116,10 +117,11 @@ class QuitConfirmation:
                 advice="Repeat the command to stop the agent and leave.",
             )
         else:
+            where = "/tasks lists" if self._conversation.state.jobs else "/futures shows"
             bench.tell(
-                f"{self._jobs_run()} in the background and will be stopped with this session.",
+                f"{beside} and will be stopped with this session.",
                 level="warning",
-                advice="Repeat the command to stop everything and leave. /tasks lists what is running.",
+                advice=f"Repeat the command to stop everything and leave. {where} what is running.",
             )
         return False
 
@@ -134,6 +136,15 @@ class QuitConfirmation:
         self._warned_at, self._n_warned = at, n_warned
         self._warning.ask(is_expected=True)
 
-    def _jobs_run(self) -> str:
+    def _beside(self) -> str:
+        """Return what runs beside the agent, background commands and futures; empty for nothing."""
         jobs = self._conversation.state.jobs
-        return "1 command runs" if jobs == 1 else f"{jobs} commands run"
+        n_futures = sum(not one.is_over for one in self._conversation.state.futures)
+        parts: list[str] = []
+        if jobs:
+            parts.append(
+                f"{counted(jobs, 'command')} {'runs' if jobs == 1 else 'run'} in the background"
+            )
+        if n_futures:
+            parts.append(f"{counted(n_futures, 'future')} {'runs' if n_futures == 1 else 'run'}")
+        return " and ".join(parts)

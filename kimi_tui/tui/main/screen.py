@@ -30,10 +30,11 @@ from kimi_tui.tui.first_page import READING, first_hints
 from kimi_tui.tui.frame import Header
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import SeenQuestion
-from kimi_tui.tui.main.commands import MainParts, rewind, world_lines
+from kimi_tui.tui.main.commands import MainParts, futures, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
+from kimi_tui.tui.main.futures import Asked, FuturesController
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.prompt_modes import PromptModes, is_command, is_note
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
@@ -68,14 +69,15 @@ if TYPE_CHECKING:
 
     from kimi_tui.demo import Demo
     from kimi_tui.instant.stored_frame import StoredFrame
+    from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.desktop import WindowStatus
+    from kimi_tui.tui.futures.view import FutureTranscript
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
-    from kimi_tui.wire.events import ApprovalRequest
 
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
@@ -107,6 +109,7 @@ class MainScreen(Screen[None]):
         parts: the parts that a command may act on.
         conversation: the session.
         viewer: shows a world line in place of the chat, and the prospect of a rewind.
+        futures: the futures of the session, and the one shown in place of the chat.
         keystrokes: routes typed keys and pastes.
         quitting: asks before the session is left.
         commands: all commands of this session.
@@ -172,12 +175,20 @@ class MainScreen(Screen[None]):
         self.conversation = ConversationController(launch, bench)
         self.completion = bench.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
-        self.keystrokes = Keystrokes(bench, self.viewer)
+        self.futures = FuturesController(
+            bench, self.conversation, self._write_to_future, self._begin_futures
+        )
+        self.keystrokes = Keystrokes(bench, self.viewer, self.futures)
         self._prompt_modes = PromptModes(bench, self.conversation)
         self._demo = DemoPlayer(bench, launch)
         self.quitting = QuitConfirmation(bench, self.conversation)
         self.parts = MainParts(
-            bench, self.conversation, self.viewer, self.keystrokes, self._prompt_modes
+            bench,
+            self.conversation,
+            self.viewer,
+            self.futures,
+            self.keystrokes,
+            self._prompt_modes,
         )
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
@@ -226,6 +237,7 @@ class MainScreen(Screen[None]):
     def on_unmount(self) -> None:
         """Drop the session's models: Textual keeps the very first screen alive as long as the program runs."""
         self.conversation.stop_feed()
+        self.futures.stop_feed()
         self.bench.frame.views = None
 
     def text_select_all(self) -> None:
@@ -446,10 +458,10 @@ class MainScreen(Screen[None]):
         old, new = event.old, event.new
         if new.can_resume and not old.can_resume:
             self._offered.ask(is_expected=True)
-        if old.approvals != new.approvals:
-            self._show_approvals(new.approvals)
-            if not new.approvals:
-                self.bench.chat_pane.dismiss(BEHIND)
+        if old.approvals != new.approvals or old.futures != new.futures:
+            self._show_queue()
+        if old.futures != new.futures:
+            self.futures.changed(old, new)
         if new.mode != old.mode:
             self.bench.update_first_hints(new.mode)
         if new.has_messages and not old.has_messages:
@@ -458,6 +470,7 @@ class MainScreen(Screen[None]):
         if new.running != old.running:
             self._follow_prompt()
         self.viewer.tell_news()
+        self.futures.tell_news()
         self.bench.update_footer()
         self._update_window_status(old, new)
 
@@ -475,14 +488,26 @@ class MainScreen(Screen[None]):
             folder=folder,
             title=new.title,
             working=new.running or new.compacting,
-            asking=bool(new.approvals),
+            asking=bool(new.approvals) or any(one.asks for one in new.futures),
         )
         if not app.app_focus and old.ready:
-            if len(new.approvals) > len(old.approvals):
+            n_asked, n_asked_before = (
+                len(state.approvals) + sum(len(one.asks) for one in state.futures)
+                for state in (new, old)
+            )
+            if n_asked > n_asked_before:
                 window_status.alert(f"{folder}: the agent waits for your answer", asking=True)
+            elif self._have_futures_ended(old, new):
+                window_status.alert(f"{folder}: the futures have ended", asking=False)
             elif old.running and not new.running:
                 how = "stopped" if new.can_resume else "is done"
                 window_status.alert(f"{folder}: {new.title} {how}", asking=False)
+
+    @staticmethod
+    def _have_futures_ended(old: SessionState, new: SessionState) -> bool:
+        """Return whether the last future that ran has ended."""
+        were, are = (sum(not one.is_over for one in state.futures) for state in (old, new))
+        return bool(were and not are)
 
     def _follow_branch(self) -> None:
         """Read the branch again: the agent's commands, or another program, may have changed it."""
@@ -951,6 +976,24 @@ class MainScreen(Screen[None]):
         elif event.action == "summary":
             self.bench.start(rewind.read_summary(self.parts, uid), opens=True)
 
+    def on_timeline_growing_chosen(self, event: Timeline.GrowingChosen) -> None:
+        """Read a future that runs."""
+        self.bench.start(futures.open_future(self.parts, event.key), opens=True)
+
+    def on_future_transcript_future_acted(self, event: FutureTranscript.FutureActed) -> None:
+        """A key of the future on view."""
+        self.bench.start(futures.act(self.parts, event.action), opens=event.action != "stop")
+
+    def _write_to_future(self, key: str, text: str) -> None:
+        """Write a message to a future, which begins with what was typed."""
+        self.bench.start(futures.steer(self.parts, key, text), opens=True)
+        self.bench.type_ahead.hold_back()
+
+    def _begin_futures(self, target: Target) -> None:
+        """Ask how futures are to begin at the checkpoint of a preview."""
+        self.bench.start(futures.start(self.parts, target), opens=True)
+        self.bench.type_ahead.hold_back()
+
     def on_timeline_left(self) -> None:
         """Return the focus from the timeline."""
         self.bench.leave_timeline()
@@ -1051,6 +1094,13 @@ class MainScreen(Screen[None]):
                 self.bench.leave_chat()
             return
         self.viewer.hide_prospect()
+        panel = self.bench.question
+        if panel is not None and panel.asker and self.focused in (None, panel):
+            key = self.futures.asker_of(panel.request.id)
+            self.bench.start(futures.stop(self.parts, key))
+            return
+        if self.futures.leave(back=True):
+            return
         if self.conversation.stop() or self.viewer.leave(back=True):
             return
         if self.bench.end_search():
@@ -1076,15 +1126,23 @@ class MainScreen(Screen[None]):
 
     # --- approvals, in place of the prompt
 
-    def _show_approvals(self, requests: tuple[ApprovalRequest, ...]) -> None:
+    def _show_queue(self) -> None:
+        """Show the oldest of all requests that wait, of the current conversation and of futures."""
+        waiting = self.futures.queue(self.conversation.state)
+        self._show_approvals(waiting)
+        if not waiting:
+            self.bench.chat_pane.dismiss(BEHIND)
+
+    def _show_approvals(self, waiting: Sequence[Asked]) -> None:
         """Show the oldest of the waiting requests in place of the prompt, which keeps its draft; the prompt where there is none.
 
         Args:
-            requests: all that wait, oldest first.
+            waiting: all that wait, oldest first.
         """
         from kimi_tui.tui.approval.panel import ApprovalPanel
 
         bench, prompt = self.bench, self.prompt
+        requests = [one.request for one in waiting]
         shown, oldest = bench.question, requests[0] if requests else None
         if shown is not None and oldest is not None and shown.request.id == oldest.id:
             shown.waiting = len(requests)
@@ -1108,11 +1166,13 @@ class MainScreen(Screen[None]):
                 write=self.keystrokes.write_to_prompt,
                 prompt=prompt.area,
                 typed_at=self.keystrokes.written_at,
+                asker=waiting[0].asker,
             )
             panel.waiting = len(requests)
             prompt.display = False
             self.mount(panel, after=prompt)
-            if oldest.checkpoint_id >= 0 and "dmails" in self.conversation.state.parts:
+            is_own = not waiting[0].asker
+            if is_own and oldest.checkpoint_id >= 0 and "dmails" in self.conversation.state.parts:
                 bench.start(self._preview_dmail(panel))
         elif shown is not None:
             prompt.display = True
@@ -1146,7 +1206,10 @@ class MainScreen(Screen[None]):
 
     def on_approval_panel_answered(self, event: ApprovalPanel.Answered) -> None:
         """Pass an answer on."""
-        self.conversation.answer(event.request_id, event.answer, event.feedback)
+        if self.futures.answer(event.request_id, event.answer, event.feedback):
+            self._show_queue()
+        else:
+            self.conversation.answer(event.request_id, event.answer, event.feedback)
 
     def on_approval_panel_too_early(self) -> None:
         """Say in the question itself why nothing happened."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode, PartName
     from kimi_tui.instant.stored_frame import Cells
     from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.futures.view import FutureView
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.command import Values
     from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -171,6 +172,7 @@ class Workbench:
         returned: the messages that rewinds put into the prompt.
         question: the approval shown instead of the prompt; None for none.
         line: the world line that is read instead of the chat; None for none, or while one is only glanced at.
+        future: the running future that is read instead of the chat; None for none.
         n_changes: the number of operations that changed the live line or its files since the session was opened.
         is_left: whether another session was chosen to replace this one.
         is_whole: whether the last rebuild of the views could show all events.
@@ -214,6 +216,7 @@ class Workbench:
         self.returned = ReturnedMessages()
         self.question: ApprovalPanel | None = None
         self.line: WorldLineView | None = None
+        self.future: FutureView | None = None
         self.n_changes = 0
         self.is_left = False
         self.is_whole = True
@@ -253,8 +256,9 @@ class Workbench:
 
     @property
     def on_view(self) -> Transcript:
-        """The visible transcript: the chat, or the world line in its place."""
-        return self.line.transcript if self.line is not None else self.transcript
+        """The visible transcript: the chat, or the world line or future in its place."""
+        beside = self.line or self.future
+        return beside.transcript if beside is not None else self.transcript
 
     @property
     def reading(self) -> int:
@@ -264,7 +268,7 @@ class Workbench:
     @property
     def sees_end(self) -> bool:
         """Whether the end of the conversation is on the screen."""
-        return not self.reading and self.transcript.follows
+        return self.on_view is self.transcript and self.transcript.follows
 
     # --- notices
 
@@ -404,9 +408,9 @@ class Workbench:
     # --- focus
 
     def focus_prompt(self) -> None:
-        """Focus the prompt, or the part in its place: a question, or a world line that is read."""
-        if self.question is None and self.line is not None:
-            self.screen.set_focus(self.line.transcript)
+        """Focus the prompt, or the part in its place: a question, or a world line or future that is read."""
+        if self.question is None and self.on_view is not self.transcript:
+            self.screen.set_focus(self.on_view)
         else:
             # The focus is set directly, so that it does not go to a neighbour on its way.
             question = self.question
@@ -539,6 +543,8 @@ class Workbench:
             place = "matches" if self.on_view.has_focus else "search"
         elif self.reading and place == "prompt":
             place = "line"
+        elif self.future is not None and place == "prompt":
+            place = "future"
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
         elif place == "prompt":

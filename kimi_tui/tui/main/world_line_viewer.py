@@ -130,7 +130,7 @@ class WorldLineViewer:
             checkpoint_id: the checkpoint to scroll to, from which on the line is grey: a jump would leave that out; -1 for
                 the end.
         """
-        if self._bench.reading:
+        if self._bench.reading or self._bench.future is not None:
             return
         before, self._wanted = self._wanted[0], (world_line, checkpoint_id)
         if (shown := self._shown(world_line)) is not None:
@@ -150,7 +150,7 @@ class WorldLineViewer:
             info, records = self._looked_up.result()
         except KeyError:
             return  # the user is told why it cannot be read when they open it
-        if self._bench.reading or self._wanted[0] != world_line:
+        if self._bench.on_view is not self._bench.transcript or self._wanted[0] != world_line:
             return  # another line was opened meanwhile, or is selected
         reading = await self._put(info, "coming")
         await reading.show(records, -1)

@@ -469,6 +469,10 @@ DMAIL = PreviewAction(
 )
 COMPACT_FROM = PreviewAction("c", "compact-from", "Compact from here on", verb="compact", group=1)
 COMPACT_TO = PreviewAction("p", "compact-to", "Compact up to here", verb="compact", group=1)
+FUTURES = PreviewAction(
+    "x", "futures", "Try several ways from here", "beside this conversation", verb="ask", group=1
+)
+"""Starts futures: continuations that run beside the current conversation."""
 WHOLE = PreviewAction("e", "whole", "Preview the world line's end", verb="preview", group=1)
 """Previews the end of a world line in place of one of its checkpoints."""
 COPY = PreviewAction("y", "copy", "Copy up to here as Markdown", verb="copy", group=1)
@@ -478,7 +482,10 @@ BRING = replace(FILES, title="Restore the files", hint="")
 """For a session whose files differ from those at the end of its conversation."""
 LETTERS = frozenset(
     one.key
-    for one in (REWIND, BOTH, FILES, FORK, DMAIL, COMPACT_FROM, COMPACT_TO, WHOLE, COPY, UNDO)
+    for one in (
+        *(REWIND, BOTH, FILES, FORK, DMAIL, FUTURES),
+        *(COMPACT_FROM, COMPACT_TO, WHOLE, COPY, UNDO),
+    )
 )
 """The keys of all actions; each of them answers in some preview."""
 WITH_A_WORD = frozenset({FORK.name, DMAIL.name})
@@ -508,9 +515,10 @@ def actions_at(
     if checkpoint_id < 0:
         return (*go, FORK, *copy)
     dmail = (DMAIL,) if has_dmail else ()
+    futures = (FUTURES,) if has_lines else ()
     if world_line:
-        return (*go, FORK, *dmail, WHOLE, *copy)
-    return (*go, FORK, *dmail, *compacts, *copy)
+        return (*go, FORK, *dmail, *futures, WHOLE, *copy)
+    return (*go, FORK, *dmail, *futures, *compacts, *copy)
 
 
 def _with_files(
@@ -598,8 +606,10 @@ class PreviewState:
         if self.files.files.goes_along:
             self.actions = [_hinted(one, self.files.hints()) for one in self.plain_actions]
         elif any(one.name == BRING.name for one in self.plain_actions):
-            bring = _hinted(BRING, self.files.hints())
-            self.actions = [bring if one.name == BRING.name else one for one in self.plain_actions]
+            hints = self.files.hints()
+            self.actions = [
+                _hinted(one, hints) if one.name == BRING.name else one for one in self.plain_actions
+            ]
         else:
             self.actions = _with_files(self.plain_actions, self.files.hints(), self.pending)
 

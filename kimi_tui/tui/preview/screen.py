@@ -162,6 +162,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         typed_at: the monotonic time at which text was last typed there.
         is_asked_for: whether the user opened the preview. If not, keys that are typed before it was painted were meant for
             the screen below.
+        first: the name of the action that is selected at first, if it is offered; empty for the first one.
         who: says in a sentence who wrote a line of a file's diff; None if that is not asked here.
     """
 
@@ -198,6 +199,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         write: Callable[[str], None] | None = None,
         typed_at: float = 0.0,
         is_asked_for: bool = True,
+        first: str = "",
         who: Callable[[str, DiffLine], Awaitable[str]] | None = None,
     ) -> None:
         super().__init__()
@@ -222,6 +224,8 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         )
         if pending is not None:
             self._wait_for_files(pending)
+        if any(one.name == first for one in self._state.actions):
+            self._state.select(first)
         self._sheet = PreviewSheet(self._state)
 
     def compose(self) -> ComposeResult:

@@ -93,8 +93,10 @@ class PromptBar(PaintedRows):
 
     state: reactive[SessionState] = reactive(SessionState(), repaint=False)
     reading: reactive[int] = reactive(0)
-    """The number of the world line that is being read, during which nothing can be typed; 0 for none."""
+    """The number of the world line that is being read, during which nothing can be typed; 0 for none, -1 for no world line."""
 
+    reading_words: reactive[str] = reactive("")
+    """What is being read, if that is no world line: `Reading future 2`."""
     line_name: reactive[str] = reactive("")
     """The name of that line; empty for none."""
     hint: reactive[str] = reactive("")
@@ -155,7 +157,10 @@ class PromptBar(PaintedRows):
             self._timer.stop()
             self._timer = None
         if _activity_of(old) != _activity_of(new):
-            self._show_activity()
+            # The next beat shows the number of a further step: it would be a frame of its own for each of them.
+            is_further = old.step and new.step and self._timer is not None
+            if not is_further or _activity_of(old._replace(step=new.step)) != _activity_of(new):
+                self._show_activity()
         elif self.reading:
             self.refresh()
 
@@ -239,6 +244,9 @@ class PromptBar(PaintedRows):
 
     def _reading_words(self, width: int) -> str:
         """Return the sentence about the visible world line, in at most `width` cells; its name is shortened if it does not fit."""
+        if self.reading_words:
+            words = f" {self.reading_words}."
+            return words + (WAY_BACK if cell_len(words + WAY_BACK) <= width else "")
         room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
         name = self.line_name if room > 1 else ""
         wanted = min(cell_len(name), LEAST_NAME)

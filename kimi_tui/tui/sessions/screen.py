@@ -741,6 +741,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     async def _import(self, row: SessionRow) -> None:
         assert self._others is not None
         name = cut(row.title, TITLE_CELLS)
+        name = name.rstrip(".")
         self._say(Span(f"Importing {name}…", "bright"))
         left_out = await asyncio.to_thread(self._others.take, row)
         self._n_others = self._others.n_here

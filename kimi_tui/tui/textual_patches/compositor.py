@@ -146,9 +146,9 @@ class RowCompositor(Compositor):
                 for y, strip in zip(run, widget.render_lines(crop), strict=False):
                     within = [x for x in cuts[y] if left <= x <= right]
                     row, columns = parts[y], missing[y]
-                    for x, part in zip(
-                        within, strip.divide([x - left for x in within[1:]]), strict=False
-                    ):
+                    is_whole = within == [left, right] and strip.cell_length == seen.width
+                    pieces = (strip,) if is_whole else strip.divide([x - left for x in within[1:]])
+                    for x, part in zip(within, pieces, strict=False):
                         if row[x] is None:
                             row[x] = part
                             columns.discard(x)

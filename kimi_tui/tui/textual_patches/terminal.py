@@ -63,7 +63,7 @@ class PatchedDriver(LinuxDriver):
 
     def write_to(self, output: TextIO) -> None:
         """Write to a file-like object whose writes never wait. Textual always writes to the standard error, in a thread."""
-        self._file = output
+        self._file = output  # pyrefly: ignore[bad-assignment]
 
     def _sigcont_application(self, *_: object) -> None:
         """Continue after a stop, even one that no signal announced: a second start would read with two threads."""

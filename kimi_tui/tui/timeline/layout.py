@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import ceil, log10
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from kimi_tui.foreign_text import one_line
+from kimi_tui.projection.futures import future_name, model_words, state_words
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
@@ -28,6 +31,7 @@ from kimi_tui.tui.rows import Span, fitted, in_rows, joined, sides, spans_width
 
 if TYPE_CHECKING:
     from kimi_tui.projection.timeline import TimelineModel
+    from kimi_tui.wire.events import FutureChanged
 
 MAX_LANES = 3
 _LEAST_NAME = 8
@@ -93,6 +97,10 @@ class RowSurroundings:
     """The name of the world line; empty if it has none."""
     age: str = ""
     """The time since the world line was left, in words."""
+    result: str = ""
+    """What became of the future that the world line was; empty if it was none."""
+    currency: str = "$"
+    """The currency of the cost of a future."""
 
 
 def row_spans(
@@ -106,6 +114,8 @@ def row_spans(
         spans = _checkpoint_spans(row, row.checkpoint, columns, glyphs, look, lanes)
     elif row.line is not None:
         spans = _line(row, row.line, columns, glyphs, look, lanes)
+    elif row.future is not None:
+        spans = _future(row, row.future, columns, glyphs, look, lanes)
     else:
         spans = lanes
     return fitted(spans, columns.width - 1)
@@ -128,6 +138,9 @@ def _lanes(row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurround
     """Return the lanes, from column 1 to before the text."""
     own = _own_lane(row, glyphs, look)
     if columns.lanes == 1:
+        if row.future is not None:
+            sign = future_sign(row.future, glyphs) if row.kind == "future" else own[0]
+            return [sign, Span(" ", "line")]
         spans = (
             own[:1]
             if row.kind in ("checkpoint", "said", "gap", "more")
@@ -147,8 +160,13 @@ def _lanes(row: TimelineRow, columns: Columns, glyphs: Glyphs, look: RowSurround
 def _own_lane(row: TimelineRow, glyphs: Glyphs, look: RowSurroundings) -> list[Span]:
     line = row.line
     match row.kind:
-        case "gap":
+        case "gap" | "facts":
             return [Span(glyphs.step, "line")]
+        case "future":
+            sign = Span(glyphs.lost, "lost")
+            if row.future is not None:
+                sign = future_sign(row.future, glyphs)
+            return [Span(glyphs.fork, "line"), Span(glyphs.rule, "line"), sign]
         case "more":
             return [Span(glyphs.lost, "lost") if row.is_tip else Span(glyphs.step, "lost")]
         case "line" | "foot":
@@ -251,6 +269,7 @@ _REASONS = {
     "undo": "undo",
     "redo": "redo",
     "compaction": "compacted",
+    "future": "future",
 }
 
 
@@ -271,7 +290,7 @@ def _line(
     is_open = row.kind == "foot" or (row.kind == "base" and line.is_open)
     figure = numbers.counted(len(line.checkpoints), "step")
     # The arc or the mark of a compaction already says why such a line was left.
-    reason = "" if line.is_base else _REASONS.get(line.reason, "")
+    reason = "" if line.is_base else look.result or _REASONS.get(line.reason, "")
     number = f"{line.n} ".ljust(columns.number_width + 1 if columns.lanes > 1 else 0)
     room = columns.figure_end - at - len(number) - len(figure) - 1
     if room < _LEAST_NAME:
@@ -290,6 +309,62 @@ def _line(
     if rest:
         label.append(Span(f"  {rest}", "lost"))
     return spans + sides(label, [Span(figure, "lost")], columns.figure_end - at)
+
+
+def future_sign(future: FutureChanged, glyphs: Glyphs) -> Span:
+    """Return the sign of what a future does, or how it ended."""
+    match future.state:
+        case "preparing" | "waiting":
+            return Span(glyphs.pending, "quiet")
+        case "asking":
+            return Span(glyphs.caution, "warn")
+        case "running" | "checking":
+            return Span(glyphs.running, "accent")
+        case "failed":
+            return Span(glyphs.failed, "error")
+        case "stopped":
+            return Span(glyphs.stopped, "ink")
+        case "done":
+            if future.check == "failed":
+                return Span(glyphs.failed, "error")
+            return Span(glyphs.done, "ok" if future.check == "passed" else "quiet")
+
+
+def _future(
+    row: TimelineRow,
+    future: FutureChanged,
+    columns: Columns,
+    glyphs: Glyphs,
+    look: RowSurroundings,
+    lanes: list[Span],
+) -> list[Span]:
+    """Return the row of a future's name with its tokens, or the one below it: what it does, its model, its cost."""
+    at = _text_column(lanes, columns)
+    spans: list[Span] = [*lanes, Span(" " * max(0, at - spans_width(lanes) - 1), "line")]
+    number = f"{future.number} ".ljust(columns.number_width + 1 if columns.lanes > 1 else 0)
+    room = columns.figure_end - at - len(number)
+    if row.kind == "facts":
+        does = state_words(future)
+        style = "quiet"
+        if not look.is_grey and future.state == "asking":
+            style = "strong"
+        words = [Span(numbers.cut(does, room, glyphs.cut), style)]
+        left = room - cell_len(does)
+        cost = _money(future, look.currency)
+        for fact in (cost, model_words(future)):
+            # The name of a model may be cut; an amount may not.
+            least = cell_len(fact) if fact is cost else min(_LEAST_NAME, cell_len(fact))
+            if not fact or left < least + 2:
+                continue
+            shown = numbers.cut(fact, left - 2, glyphs.cut)
+            words.append(Span(f"  {shown}", "quiet"))
+            left -= 2 + cell_len(shown)
+        return [*spans, Span(" " * len(number), "line"), *words]
+    figure = numbers.tokens(future.tokens) if future.tokens else ""
+    name = future_name(future)
+    name = numbers.cut(name, max(0, room - max(_LEAST_FIGURE, len(figure)) - 1), glyphs.cut)
+    label = [Span(number, "quiet"), Span(name, "quiet" if look.is_grey else "ink")]
+    return spans + sides(label, [Span(figure, "quiet")], columns.figure_end - at)
 
 
 def _folded_words(n_hidden: int, width: int) -> str:
@@ -401,6 +476,8 @@ def figure_of(checkpoint: CheckpointNode, glyphs: Glyphs) -> Span:
         is_guess = not checkpoint.saved_measured
         sizes = numbers.both_sizes(checkpoint.before, after, glyphs.to, estimated=is_guess)
         return Span(sizes.replace(numbers.MINUS, glyphs.minus), "compaction")
+    if checkpoint.is_heading and not (checkpoint.tokens or checkpoint.measured):
+        return Span("", "quiet")
     if checkpoint.is_heading:
         return Span(numbers.tokens(checkpoint.tokens, estimated=not checkpoint.measured), "ink")
     if checkpoint.change == 0 and not checkpoint.change_measured:
@@ -538,20 +615,48 @@ def curve_spans(
     given in figures.
     """
     scale = scale_of(max((column.tokens for column in columns), default=0), limit, rows)
-    heights = [_height(column.tokens, scale, rows) for column in columns]
+    drawn = tuple(
+        (
+            _height(column.tokens, scale, rows),
+            "ahead" if column.is_ahead else "past" if column.is_past else "curve",
+            column.mark,
+        )
+        for column in columns
+    )
     is_whole = scale == limit
     above = "" if is_whole or limit <= 0 else f" {glyphs.up} {numbers.rounded(limit)}"
     mark_row = 0 if above else -1
     if is_whole and trigger > 0:
         mark_row = rows - 1 - min(rows - 1, int(trigger / limit * rows))
+    return [*_curve(drawn, width, rows, above, mark_row, glyphs)]
+
+
+@lru_cache(maxsize=8)
+def _curve(
+    drawn: Sequence[tuple[int, str, str]],
+    width: int,
+    rows: int,
+    above: str,
+    mark_row: int,
+    glyphs: Glyphs,
+) -> Sequence[list[Span]]:
+    """Return the rows of `curve_spans`, which are the same for many steps.
+
+    Args:
+        drawn: the height in eighths of a row, the style and the mark of each column.
+        width: cells of each row.
+        rows: how many rows there are above the one of marks.
+        above: what stands at the right end of the first row.
+        mark_row: the row of the broken line; -1 for none.
+        glyphs: the signs to use.
+    """
     lines: list[list[Span]] = []
     for row in range(rows):
         below = 8 * (rows - 1 - row)
         empty = Span(glyphs.freed, "mark-dim") if row == mark_row else Span(" ", "quiet")
         cells: list[Span] = []
-        for height, column in zip(heights, columns, strict=True):
+        for height, style, _ in drawn:
             eighths = min(8, height - below)
-            style = "ahead" if column.is_ahead else "past" if column.is_past else "curve"
             cells.append(Span(glyphs.levels[eighths - 1], style) if eighths > 0 else empty)
         cells.extend([empty] * (width - len(cells)))
         if above and row == 0 and len(above) < width:
@@ -566,7 +671,7 @@ def curve_spans(
         "dmail-later": Span(glyphs.dmail, "quiet"),
         "end": Span(glyphs.turn, "quiet"),
     }
-    foot = [marks.get(column.mark, Span(" ", "quiet")) for column in columns]
+    foot = [marks.get(mark, Span(" ", "quiet")) for _, _, mark in drawn]
     foot.extend([Span(" ", "quiet")] * (width - len(foot)))
     return [*lines, joined(foot)]
 
@@ -683,7 +788,7 @@ def checkpoint_details(
                 Span(" tokens", "quiet"),
             ]
         )
-    elif not checkpoint.is_summary:
+    elif not checkpoint.is_summary and (checkpoint.tokens or checkpoint.measured):
         freed = numbers.tokens(
             model.frees(checkpoint), estimated=model.estimated or not checkpoint.measured
         )
@@ -759,6 +864,7 @@ _LEFT_BY = {
     "jump": "your switch",
     "undo": "your undo",
     "redo": "your redo",
+    "future": "a future",
 }
 
 
@@ -768,9 +874,14 @@ def left_by(reason: str) -> str:
 
 
 def line_details(
-    line: WorldLineNode, now: float, name: str, width: int, glyphs: Glyphs
+    line: WorldLineNode,
+    now: float,
+    name: str,
+    width: int,
+    glyphs: Glyphs,
+    was: FutureChanged | None = None,
 ) -> list[list[Span]]:
-    """Return the details of a world line: its name, and why and when it was left."""
+    """Return the details of a world line: its name, and why and when it was left, or what became of the future that it was."""
     age = numbers.age(_local(line.at), _local(now))
     why = left_by(line.reason)
     where = ""
@@ -784,12 +895,45 @@ def line_details(
     if line.tokens_before:
         # The figure is shown as an estimate, like in the gauge, which cannot know how the server would count the line.
         steps += f", {numbers.tokens(line.tokens_before, estimated=True)} tokens"
+    origin = f"created by {why}{where}"
+    if was is not None:
+        origin = f"future {was.number}: {state_words(was)}"
     return [
         *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
         [Span(f"World line {line.n}", "ink"), Span(f"  {numbers.ago(age)}", "quiet")],
-        [Span(f"created by {why}{where}", "quiet")],
+        [Span(numbers.cut(origin, width, glyphs.cut), "quiet")],
         [Span(steps, "quiet")],
     ]
+
+
+def _money(future: FutureChanged, currency: str) -> str:
+    """Return the cost of a future so far; empty if no prices are set."""
+    return numbers.money(future.cost, currency) if future.cost > 0 else ""
+
+
+def future_details(
+    future: FutureChanged, now: float, width: int, glyphs: Glyphs, currency: str
+) -> list[list[Span]]:
+    """Return the details of a future: its name, what it does, and what it has cost."""
+    name = future_name(future)
+    title = f"Future {future.number}"
+    if future.began_at:
+        title += f"  {numbers.duration((future.ended_at or now) - future.began_at)}"
+    does = state_words(future)
+    if future.why and future.state in ("failed", "waiting", "stopped", "preparing"):
+        does = f"{does}: {one_line(future.why)}"
+    facts: list[str] = []
+    if future.step and future.state != "running":
+        facts.append(numbers.counted(future.step, "step"))
+    facts += [f"{numbers.tokens(future.tokens)} tokens"] if future.tokens else []
+    facts += list(filter(None, [_money(future, currency)]))
+    rows = [
+        *([Span(row, "ink")] for row in in_rows(name, width, 2, glyphs.cut)),
+        [Span(title, "ink"), Span(f"  {model_words(future)}".rstrip(), "quiet")],
+        [Span(does[:1].upper() + does[1:], "quiet")],
+        [Span(", ".join(facts), "quiet")],
+    ]
+    return [joined(fitted(row, width)) for row in rows]
 
 
 def now_details(model: TimelineModel) -> list[list[Span]]:

@@ -51,14 +51,23 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.compaction} Compacted", "a compaction: a summary replaced older messages"),
         (f"{glyphs.lost} 2", "world line 2: a branch beside the current conversation"),
         (branch, "the world line branched off here"),
+        (
+            f"{branch[:2]}{glyphs.running} 1",
+            "future 1: another way from this checkpoint, which runs meanwhile",
+        ),
+        (f"{glyphs.pending} {glyphs.caution}", "a future that waits for its turn, that asks you"),
+        (
+            f"{glyphs.done} {glyphs.failed} {glyphs.stopped}",
+            "a future that is done, that failed or whose check did, that you stopped",
+        ),
         (arrow, "this D-Mail created the world line below it"),
         (glyphs.before, "messages from before a compaction, unseen by the model"),
         (glyphs.bookmark, "a step that you named (key b)"),
-        (glyphs.pinned, "a pinned message: it is kept through compactions (key P)"),
-        (glyphs.done, "in a /bisect search: the command passes at this checkpoint"),
-        (glyphs.failed, "in a /bisect search: the command fails there"),
-        (glyphs.pending, "in a /bisect search: the command gives no result there"),
-        (glyphs.running, "in a /bisect search: the command is running there"),
+        (glyphs.pinned, "a pinned message: compactions keep it (key P)"),
+        (glyphs.done, "in a /bisect search: the command passes here"),
+        (glyphs.failed, "in a /bisect search: the command fails here"),
+        (glyphs.pending, "in a /bisect search: the command gives no result here"),
+        (glyphs.running, "in a /bisect search: the command is running here"),
         ("grey rows", "a rewind to the selected row removes them from the conversation"),
         (glyphs.playhead, "in a replay: the moment that is shown"),
     )
@@ -75,6 +84,7 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         ("+2", "after a tool's name: the step made 2 more tool calls"),
         (f"{glyphs.files}3", "3 files changed in the step"),
         ("+11 steps", "11 collapsed steps; Space expands them"),
+        ("1 18.4k", "on a future: tokens of all its calls so far"),
         ("rewind 5 min", "on a world line: it was left by a rewind, 5 minutes ago"),
     )
 

@@ -52,6 +52,8 @@ _STYLES = (
     *INKS,
     "user",
     "lost",
+    "ok",
+    "warn",
     # These are backgrounds.
     "page",
     "band",
@@ -159,6 +161,13 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
             super().__init__()
             self.prospect = prospect
 
+    class GrowingChosen(Message):
+        """A future that has no world line yet was chosen; `key` names it."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
     class FutureChosen(Message):
         """A checkpoint that a replay has not reached yet was clicked on the curve; `uid` names it."""
 
@@ -215,6 +224,10 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
     def show_model(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
         self.hide_prospect()
+        # The states of futures are not among the events from which a model is made anew.
+        model.show_futures(
+            one for key, one in self.model.futures.items() if key not in model.futures
+        )
         self._view.show(model)
         self._revert_serial = model.revert.serial if model.revert else 0
         self._seen_rows = 0
@@ -558,7 +571,9 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
 
     def _open(self, row: TimelineRow) -> None:
         checkpoint, line = row.checkpoint, row.line
-        if checkpoint is not None and checkpoint.is_summary and line is None and row.said < 0:
+        if row.future is not None:
+            self.post_message(self.GrowingChosen(row.future.key))
+        elif checkpoint is not None and checkpoint.is_summary and line is None and row.said < 0:
             self._act("summary", row)
         elif row.kind in ("checkpoint", "said"):
             self.post_message(self.CheckpointChosen(_target_of(row)))
@@ -572,6 +587,9 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
             self._act(action, row)
 
     def _act(self, action: RowAction, row: TimelineRow) -> None:
+        if action == "read" and row.future is not None:
+            self._open(row)
+            return
         uid = row.checkpoint.uid if row.checkpoint is not None else ""
         if action == "bookmark" and row.line is not None and row.checkpoint is None:
             uid = row.line.mark
@@ -585,7 +603,7 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
 
     def _fold(self, row: TimelineRow) -> None:
         model = self.model
-        if model.rows.needle:
+        if model.rows.needle or row.future is not None:
             return
         with self._faults_reported():
             key = model.toggle(row)
@@ -838,5 +856,7 @@ def _prospect_of(row: TimelineRow | None, model: TimelineModel) -> Prospect:
         return Prospect(target, line.tokens_before or None if line is not None else None, True)
     if line is not None:
         return Prospect(target, checkpoint.tokens, True)
+    if not (checkpoint.tokens or checkpoint.measured):
+        return Prospect(target)
     is_guess = model.estimated or not checkpoint.measured
     return Prospect(target, model.used - model.frees(checkpoint), is_guess)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from textual.strip import Strip
 
+from kimi_tui.projection.futures import state_words
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, WorldLineNode
@@ -30,6 +31,7 @@ from kimi_tui.tui.timeline.layout import (
     curve_spans,
     entitled_spans,
     filter_spans,
+    future_details,
     key_spans,
     line_details,
     now_details,
@@ -135,13 +137,13 @@ class Listing:
         return next(iter(self.rows(position, position + 1)), None)
 
     def key(self, position: int) -> Key | None:
-        """Return the key of the row at a position; None for a gap, and outside of the list."""
+        """Return the key of the row at a position; None for one that cannot be selected, and outside of the list."""
         if not 0 <= position < len(self):
             return None
         row = self.row(position)
         if row is None:
             return NOW
-        return None if row.kind == "gap" else row.key
+        return row.key if row.can_be_selected else None
 
     def position(self, key: Key | None) -> int | None:
         """Return the position of the row with a key; None if there is none."""
@@ -186,10 +188,10 @@ class Listing:
         return None if found is None else newest - found
 
     def branch(self, position: int, step: int) -> int | None:
-        """Return the position of the next row above (`step` -1) or below (1) that shows a world line's name; None if there is none."""
+        """Return the position of the next row above (`step` -1) or below (1) that names a branch; None if there is none."""
         end = len(self) if step > 0 else -1
         rows = ((at, self.row(at)) for at in range(position + step, end, step))
-        return next((at for at, row in rows if row is not None and row.names_line), None)
+        return next((at for at, row in rows if row is not None and row.names_branch), None)
 
     def near(self, position: int, step: int) -> Key | None:
         """Return the key of the nearest row that can be selected: from a position in the direction of `step`, then in the other one."""
@@ -227,6 +229,7 @@ class TimelineViewport:
         reading: text in the empty list while a session is being read, and nothing is counted; else a hint for new users is
             shown there.
         future: the checkpoints that a replay has not reached yet; None outside of a replay.
+        currency: that of the costs of futures.
         curve: the columns of the token curve as painted last.
     """
 
@@ -242,6 +245,7 @@ class TimelineViewport:
         self.glyphs = UNICODE
         self.title = self.reading = ""
         self.future: Future | None = None
+        self.currency = "$"
         self.curve: Sequence[Column] = ()
         self._paint = strip
         self._strips: dict[object, Strip] = {}
@@ -430,6 +434,7 @@ class TimelineViewport:
             0 if row is None else (row.kind, row.lanes, row.hidden, row.is_tip),
             checkpoint.revision if checkpoint is not None else -1,
             line is not None and (line.is_open, line.reason, len(line.checkpoints)),
+            row.future if row is not None else None,
             look,
             edge,
             ground,
@@ -455,10 +460,12 @@ class TimelineViewport:
         if listing.scene is not None:
             is_grey = position <= self.revert_progress * len(listing.scene.checkpoints)
         shows_used = row is None or is_head
-        age = name = ""
+        age = name = result = ""
         if row is not None and row.line is not None and row.names_line:
             name = model.tree.name_of(row.line)
             age = numbers.short_age(time.time() - row.line.at)
+            if (was := model.future_of(row.line.n)) is not None:
+                result = state_words(was)
             # "world line 1 now" would say that this line is the live one.
             age = "<1 min" if age == "now" else age
         return RowSurroundings(
@@ -470,6 +477,8 @@ class TimelineViewport:
             estimated=shows_used and model.estimated,
             name=name,
             age=age,
+            result=result,
+            currency=self.currency,
         )
 
     def _has_arc(self, row: TimelineRow) -> bool:
@@ -591,15 +600,19 @@ class TimelineViewport:
                 glyphs=self.glyphs,
                 said=row.said,
             )
+        if row.future is not None:
+            width = self.full_width - 4
+            return future_details(row.future, time.time(), width, self.glyphs, self.currency)
         if row.line is None:
             return []
         width, name = self.full_width - 4, model.tree.name_of(row.line)
-        return line_details(row.line, time.time(), name, width, self.glyphs)
+        was = model.future_of(row.line.n)
+        return line_details(row.line, time.time(), name, width, self.glyphs, was)
 
 
 def _goes(row: TimelineRow | None, chosen: TimelineRow, *, is_above: bool) -> bool:
     """Return whether a rewind to the chosen row would drop this one, which is above or below it."""
-    if chosen.kind not in ("checkpoint", "said"):
+    if chosen.kind not in ("checkpoint", "said") or (row is not None and row.future is not None):
         return False
     if is_above and chosen.line is None:
         return True

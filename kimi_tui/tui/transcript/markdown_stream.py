@@ -757,8 +757,8 @@ class MarkdownStream:
             log_fault("laying out Markdown")
             return plain_rows(text, self._width, self._glyphs), _Context()
         if piece.joint is not None and context.is_text:
-            end = {"soft": True} if piece.joint else {"chopped": 0}
-            rows[-1] = rows[-1]._replace(**end)
+            last = rows[-1]
+            rows[-1] = last._replace(soft=True) if piece.joint else last._replace(chopped=0)
         return rows, context
 
     def _elements(

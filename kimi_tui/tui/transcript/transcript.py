@@ -1512,8 +1512,11 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
         at = flow.row_of(grown[2]) if grown is not None else None
         if grown is None or at is None:
             view = self._current_view()
-            chosen = view and flow.row_of(TextPosition(view.block.key, view.block.title_row, 0))
-            row = self.top if chosen is None else chosen
+            row = self.top
+            if view is not None:
+                title = flow.row_of(TextPosition(view.block.key, view.block.title_row, 0))
+                if title is not None:
+                    row = title
             origin = selection.piece_at(row, 0, LINE)
         else:
             row, origin = min(max(0, at + step), flow.height - 1), (grown[0], grown[1])

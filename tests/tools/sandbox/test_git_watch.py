@@ -102,7 +102,7 @@ _LEVERS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("by_kernel", [True, False], ids=["watched", "looked for"])
 @pytest.mark.parametrize("lever", _LEVERS)
 def test_a_lever_is_undone_while_a_command_lives(

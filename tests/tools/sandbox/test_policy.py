@@ -186,6 +186,7 @@ def test_what_the_settings_of_git_name_is_held_still(
     assert found.watch.changed() == ["missing.cfg", ".git/commondir"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("variable", "place", "settings"),
     [
@@ -825,6 +826,7 @@ def test_a_folder_that_is_filled_with_files_is_hidden_and_the_sandbox_stays(
         policy_for(work, SandboxSettings(), environ, memory=memory)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("much", ["secrets", "words", "length", "modules", "trees"])
 def test_there_is_none_where_too_much_would_have_to_be_looked_at(
     much: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

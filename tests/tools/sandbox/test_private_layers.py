@@ -357,6 +357,7 @@ def test_the_oldest_is_dropped_when_there_is_too_much(
     assert os.path.exists(folder_of(environ, str(top / "new")))
 
 
+@pytest.mark.exhaustive
 def test_a_layer_that_commands_left_closed_and_deep_can_be_removed(
     environ: dict[str, str], top: Path
 ) -> None:

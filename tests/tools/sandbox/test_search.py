@@ -148,7 +148,7 @@ def test_no_attempt_gets_out_of_the_sandbox(world: World, sandbox: Sandbox) -> N
     assert world.got_out(sandbox) == set()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample
 def test_the_rules_are_read_whatever_the_number_of_their_descriptor_is(
     world: World, sandbox: Sandbox
 ) -> None:

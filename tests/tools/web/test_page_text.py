@@ -278,7 +278,7 @@ def test_pdfs_that_cannot_be_read_say_so() -> None:
     assert pdf_text(loop)[2]
     bomb = zlib.compress(bytes(30_000_000), 9)
     packed = b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(bomb), bomb)
-    assert "1 pages" in pdf_text(pdf([packed]))[2]
+    assert "1 page" in pdf_text(pdf([packed]))[2]
 
 
 def test_a_long_pdf_is_read_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

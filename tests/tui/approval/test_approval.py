@@ -21,6 +21,7 @@ from textual.pilot import Pilot
 from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tui.approval.model import (
     FEW_ROWS,
+    Choice,
     choices,
     counts,
     detail_rows,
@@ -29,7 +30,13 @@ from kimi_tui.tui.approval.model import (
     visible_code,
     wrapped,
 )
-from kimi_tui.tui.approval.panel import AWAY_SHORT, ENTER_ANSWERS, ApprovalPanel, detail_row
+from kimi_tui.tui.approval.panel import (
+    AWAY_SHORT,
+    ENTER_ANSWERS,
+    ApprovalPanel,
+    _answer_rows,  # pyright: ignore[reportPrivateUsage]
+    detail_row,
+)
 from kimi_tui.tui.glyphs import ASCII
 from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.prompt.area import PromptArea
@@ -781,8 +788,23 @@ async def test_all_answers_stay_on_the_screen_with_the_whole_diff(size: tuple[in
         await press(pilot, "tab")
         shown = re.search(r"rows 1 to (\d+) of 50", desk.text())
         assert shown is not None
-        assert int(shown[1]) >= 18
+        # Its words are not cut in two: the answer takes a second row.
+        assert int(shown[1]) >= 17
         assert desk.panel.size.height <= size[1] - 4
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        ("Yes, and allow edits in this folder", ["Yes, and allow edits", "in this folder"]),
+        # A command is shown as it is, with its spaces, and a path that is longer than a row is not moved down.
+        ("Yes, allow a  b in this folder too", ["Yes, allow a  b in thi", "s folder too"]),
+        (f"Yes, allow {'x' * 24}", [f"Yes, allow {'x' * 11}", "x" * 13]),
+    ],
+)
+def test_an_answer_breaks_between_words(words: str, rows: list[str]) -> None:
+    made = _answer_rows(Choice("a", words, "once"), 31, chosen=False, accepts_keys=True)
+    assert [row.text[6:].rstrip() for row in made] == rows
 
 
 def test_the_numbers_of_a_diff_stand_as_in_the_chat() -> None:

@@ -144,6 +144,7 @@ async def test_a_letter_is_turned_down_with_a_reason(home: Path) -> None:
         assert "You: look again" in shown
 
 
+@pytest.mark.exhaustive
 async def test_a_question_that_is_stopped_leaves_a_stopped_letter(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
         await a_letter(one, server)

@@ -126,6 +126,7 @@ async def test_a_changed_plan_never_leads_to_a_mode_that_was_not_offered(home: P
         assert "accept edits" in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_changed_plan_leads_to_the_mode_that_stands_there(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="ask") as one:
         server.script(call("ExitPlanMode", {"plan": PLAN}), say("Well."))

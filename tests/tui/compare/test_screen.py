@@ -63,6 +63,7 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
         assert "what was then" in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_second_click_selects_a_word_and_a_third_the_row_of_a_side(tmp_path: Path) -> None:
     async with still_screen(tmp_path) as one:
         one.app.push_screen(page())

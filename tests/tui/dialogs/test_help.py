@@ -133,6 +133,12 @@ async def test_typing_shows_only_the_rows_with_the_words(home: Path) -> None:
         await one.sees("No key or command matches. Esc shows all.")
         await one.pilot.press("escape")
         await one.sees("change what runs without asking")
+        # What has the name that was typed comes first.
+        await one.pilot.press(*"rewind")
+        shown = await one.sees("/rewind [N]")
+        assert shown.index("/rewind [N]") < shown.index("rewind 5 min")
+        await one.pilot.press("escape")
+        await one.sees("change what runs without asking")
         assert isinstance(one.app.screen, HelpScreen)
         await one.pilot.press("escape")
         await one.until(lambda: one.app.screen is one.screen)

@@ -13,3 +13,10 @@ def session() -> Iterator[LongSession]:
     """The session of 200 checkpoints, made once; its work folder is only read."""
     with long_session() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def short_session() -> Iterator[LongSession]:
+    """The session without most of its turns, for `make test`."""
+    with long_session(is_short=True) as made:
+        yield made

@@ -79,6 +79,7 @@ async def test_a_right_click_is_no_left_one(home: Path) -> None:
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
 
 
+@pytest.mark.exhaustive
 async def test_a_command_that_is_typed_on_the_timeline_is_run(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Seen."))

@@ -50,8 +50,9 @@ _history = Feed.history
 class Glance:
     """An app that has shown how the session ended, and whose engine waits to be let on."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    desk: Desk
+
+    def __init__(self) -> None:
         self.open = asyncio.Event()
         self._is_told = asyncio.Event()
 
@@ -84,12 +85,33 @@ async def glance(
     session: LongSession, tmp_path: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Glance]:
     """The app on a copy of the session, at the glance."""
+    async with _glance(session, tmp_path, server, monkeypatch, 60_000) as shown:
+        yield shown
+
+
+@pytest_asyncio.fixture
+async def short_glance(
+    short_session: LongSession, tmp_path: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Glance]:
+    """The app on a copy of the short session, at the glance."""
+    async with _glance(short_session, tmp_path, server, monkeypatch, 24_000) as shown:
+        yield shown
+
+
+@asynccontextmanager
+async def _glance(
+    session: LongSession,
+    tmp_path: Path,
+    server: ChatServer,
+    monkeypatch: pytest.MonkeyPatch,
+    end_bytes: int,
+) -> AsyncGenerator[Glance]:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("HOME", str(session.work.parent))
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     # A session of some kilobytes is long here.
-    monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", 60_000)
-    monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", 60_000)
+    monkeypatch.setattr("kimi_tui.soul.record.END_BYTES", end_bytes)
+    monkeypatch.setattr("kimi_tui.soul.rebuilt_history.END_BYTES", end_bytes)
     with keys_count():
         async with _held(session, tmp_path, server.base_url, monkeypatch) as shown:
             await shown.desk.sees(LAST)
@@ -110,16 +132,18 @@ async def _held(
         resume=session.session_id,
     )
     app = KimiApp(launch)
+    shown = Glance()
+    open_soul = assembly.open_soul
+
+    async def opened(**parts: Any) -> Any:
+        await shown.open.wait()
+        return await open_soul(**parts)
+
+    # A short session is opened before a test runs.
+    monkeypatch.setattr(assembly, "open_soul", opened)
+    monkeypatch.setattr(Feed, "history", lambda feed: shown.history(feed))
     async with app.run_test(size=(120, 40)) as pilot:
-        shown = Glance(Desk(app, pilot))
-        open_soul = assembly.open_soul
-
-        async def opened(**parts: Any) -> Any:
-            await shown.open.wait()
-            return await open_soul(**parts)
-
-        monkeypatch.setattr(assembly, "open_soul", opened)
-        monkeypatch.setattr(Feed, "history", lambda feed: shown.history(feed))
+        shown.desk = Desk(app, pilot)
         yield shown
         for screen in app.screen_stack:
             if isinstance(screen, MainScreen):
@@ -164,15 +188,15 @@ async def test_what_is_shown_first_is_what_the_whole_shows(glance: Glance) -> No
     assert len(live) > len(uids)
 
 
-async def test_nothing_is_counted_before_it_is_known(glance: Glance) -> None:
+async def test_nothing_is_counted_before_it_is_known(short_glance: Glance) -> None:
     def title() -> str:
-        return next((row for row in glance.desk.text().splitlines() if "Timeline" in row), "")
+        return next((row for row in short_glance.desk.text().splitlines() if "Timeline" in row), "")
 
     # The chat may be on the screen a frame before the timeline is.
-    await glance.desk.sees("Timeline")
+    await short_glance.desk.sees("Timeline")
     assert "step" not in title()
-    await glance.whole()
-    await glance.desk.until(lambda: " steps" in title())
+    await short_glance.whole()
+    await short_glance.desk.until(lambda: " steps" in title())
 
 
 @pytest.mark.exhaustive
@@ -264,11 +288,12 @@ async def test_words_that_were_typed_stay_and_those_sent_are_said(
     assert "Which files?" in str(server.requests[0].messages[-1]["content"])
 
 
-async def test_a_rewind_before_the_engine_is_open_waits_for_it(glance: Glance) -> None:
-    await glance.desk.pilot.press("ctrl+t", "enter")
-    await glance.desk.sees("The session is still opening")
-    glance.open.set()
-    await glance.desk.until(lambda: isinstance(glance.desk.app.screen, RewindScreen))
+@pytest.mark.exhaustive
+async def test_a_rewind_before_the_engine_is_open_waits_for_it(short_glance: Glance) -> None:
+    await short_glance.desk.pilot.press("ctrl+t", "enter")
+    await short_glance.desk.sees("The session is still opening")
+    short_glance.open.set()
+    await short_glance.desk.until(lambda: isinstance(short_glance.desk.app.screen, RewindScreen))
 
 
 @pytest.mark.exhaustive

@@ -10,8 +10,17 @@ import pytest
 
 from kimi_tui.tui.faults import Callbacks
 from kimi_tui.tui.main import feed
-from kimi_tui.tui.main.feed import FRAME_S, GATHERED_S, HISTORY_SLICE_S, Feed
-from kimi_tui.wire.events import EventRecord, StatusUpdate, StepBegin, TextPart, TurnBegin, TurnEnd
+from kimi_tui.tui.main.feed import FRAME_S, GATHERED_S, HISTORY_SLICE_S, STEPS_S, Feed
+from kimi_tui.wire.events import (
+    EventRecord,
+    Notice,
+    StatusUpdate,
+    StepBegin,
+    TextPart,
+    ToolStarted,
+    TurnBegin,
+    TurnEnd,
+)
 from kimi_tui.wire.queue import Wire
 
 
@@ -138,6 +147,39 @@ async def test_figures_wait_for_what_comes_next(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(feed, "FIGURES_S", 0.0)
     wire.publish(figures)
     await one.has(7)
+    await one.stop()
+
+
+async def test_steps_alone_are_shown_seldom_and_with_what_is_read_or_asked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "STEPS_S", 3600)
+    monkeypatch.setattr(feed, "GATHERED_STEPS_S", 3600)
+    wire = Wire()
+    one = Listener(wire)
+    await one.has(0)
+    for calls, urgent in enumerate((TextPart("a"), Notice("info", "b"), TurnEnd("done")), 1):
+        wire.publish(StepBegin(calls))
+        await asyncio.sleep(2 * FRAME_S)
+        assert one.calls == calls - 1
+        wire.publish(ToolStarted(f"k{calls}", "Shell", "{}"))
+        wire.publish(urgent)
+        await one.has(3 * calls)
+        assert one.calls == calls
+    await one.stop()
+
+
+async def test_steps_that_go_on_are_shown_all_the_same() -> None:
+    wire = Wire()
+    one = Listener(wire)
+    await one.has(0)
+    began = asyncio.get_running_loop().time()
+    for n in range(100):
+        wire.publish(StepBegin(n))
+        await asyncio.sleep(0.003)
+    await one.has(100)
+    lasted_s = asyncio.get_running_loop().time() - began
+    assert 1 < one.calls <= lasted_s / STEPS_S + 2
     await one.stop()
 
 

@@ -6,6 +6,8 @@ import json
 import os
 import string
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.cells import cell_len
@@ -16,7 +18,7 @@ from textual import events
 from kimi_tui.app_paths import hints_file
 from kimi_tui.tui.dialogs.settings import SettingsScreen
 from kimi_tui.tui.key_names import key_of
-from kimi_tui.tui.main.first_time_hints import WORDS, keep_seen, read_seen
+from kimi_tui.tui.main.first_time_hints import WORDS, FirstTimeHints, keep_seen, read_seen
 from kimi_tui.wire import events as ev
 
 
@@ -135,6 +137,24 @@ def test_what_stands_in_the_file_is_believed_as_far_as_it_is_known(tmp_path: Pat
     # If there is no folder, only the memory of the hint is lost.
     (tmp_path / "file").write_text("")
     keep_seen(tmp_path / "file" / "hints.json", "turn")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.ContextReverted("rewind", 1, "u", 3, 2, 4, 1, 900, 100),
+        ev.ContextReverted("clear", 1, "u", 3, 2, 4, 1, 900, 100),
+        ev.LineChanged("jump", 1, 2, ""),
+    ],
+    ids=["rewind", "clear", "jump"],
+)
+def test_each_way_to_leave_a_line_is_told(event: ev.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    nobody = cast(Any, SimpleNamespace(state=SimpleNamespace(running=False)))
+    hints = FirstTimeHints(nobody, nobody, None)
+    monkeypatch.setattr(hints, "happened", told.append)
+    hints.apply(event)
+    assert told == ["line"]
 
 
 async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence(

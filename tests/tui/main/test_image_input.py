@@ -165,7 +165,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.idle()
         # The arrows bring the message back, with its image; a file of the folder is chosen in the menu.
         await one.pilot.press("up")
-        assert area.text == f"what {CHIP} is it"
+        await one.until(lambda: area.text == f"what {CHIP} is it")
         area.put("now @own")
         await one.until(lambda: bool(one.screen.completion.offers(one.screen.prompt.area.written)))
         await one.pilot.press("tab")
@@ -178,7 +178,7 @@ async def test_a_pasted_path_is_a_chip_that_goes_with_the_message(home: Path) ->
         await one.pilot.press("enter")
         await one.until(lambda: len(one.screen.conversation.state.queued) == 1)
         await one.pilot.press("up")
-        assert area.text == f"{CHIP}"
+        await one.until(lambda: area.text == f"{CHIP}")
         await one.pilot.press("tab")
         await one.sees(f"queued until the turn ends: {CHIP}")
         server.release()
@@ -229,24 +229,24 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         ChatServer() as server,
         desk(home, server.base_url, capabilities=SEES) as one,
     ):
-        server.script(say("one"), say("two"))
+        server.script(say("I see one."), say("I see two."))
         await one.ready()
         area = one.screen.prompt.area
         area.post_message(events.Paste(f"{home}/shot.png"))
         await one.pilot.press("enter")
-        await one.sees("one")
+        await one.sees("I see one.")
         assert len(shown_images(server.requests[0].body)) == 1
         await one.idle()
         holds(monkeypatch, ClipboardContent(image))
         await one.pilot.press(*"and ", "ctrl+v", "enter")
-        await one.sees("two")
+        await one.sees("I see two.")
         assert "and [image clipboard 40x30" in json.dumps(server.requests[1].body)
         await one.idle()
         # The same holds if everything is typed faster than it can be read.
-        server.script(say("four"))
+        server.script(say("I see four."))
         for key in ("a", "ctrl+v", "b", "enter"):
             area.post_message(events.Key(key, key if len(key) == 1 else None))
-        await one.sees("four")
+        await one.sees("I see four.")
         assert "a[image clipboard 40x30 ~4]b" in json.dumps(server.requests[2].body)
         await one.idle()
         # Text in the clipboard is text, and what is not there is said in a line.
@@ -257,7 +257,7 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         holds(monkeypatch, ClipboardContent(trouble="It is gone."))
         await one.pilot.press("ctrl+v")
         await one.sees("It is gone.")
-        assert area.text == ""
+        await one.until(lambda: area.text == "")
         (home / "broken.png").write_bytes(image[:50])
         await paste(one, f"{home}/broken.png", f"{home}/broken.png")
         await one.sees("broken PNG image")
@@ -292,7 +292,7 @@ async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
         later[20].set()
         await one.sees("A red box.")
         assert "clipboard 10x10" in json.dumps(server.requests[0].body)
-        assert area.text == "[image clipboard 20x20 ~1] "
+        await one.until(lambda: area.text == "[image clipboard 20x20 ~1] ")
         await one.idle()
         # An image that is deleted before it arrives is not part of the next message.
         area.put("")

@@ -110,7 +110,7 @@ async def test_images_in_chat_and_prompt(
         picture(running)
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", SIZES, ids=["120", "80", "60"])
 async def test_an_image_on_a_screen_of_its_own(
     picture: Pictures, tmp_path: Path, size: tuple[int, int]

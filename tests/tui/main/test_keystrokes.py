@@ -422,7 +422,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.pilot.press("enter")
-        await one.sees("stays in the prompt until you have answered")
+        await one.sees("stays in the prompt until you answer")
         for words in ("yes but", "a better way", "nope", "easy", "y "):
             area.put("")
             await one.until(lambda: panel.accepts_keys)
@@ -510,6 +510,15 @@ async def test_words_and_enter_answer_a_question_of_the_agent(
         if not said:
             return
         if then != "Asked.":
+            # Esc gives the words back to the prompt.
+            await one.pilot.press("escape")
+            await one.until(lambda: one.screen.prompt.area.text == words)
+            await one.until(lambda: panel.accepts_keys)
+            one.screen.prompt.area.put("")
+            typed(one, words, before_s=-1.0)
+            await one.sees(f"In the prompt: {words}")
+            await one.pilot.press("enter")
+            await one.sees(then)
             await one.pilot.pause(0.2)
             await one.pilot.press("enter")
             await one.sees("Asked.")
@@ -529,11 +538,12 @@ async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_n
         typed(one, "yes")
         await one.sees("In the prompt: yes")
         await one.pilot.press("enter")
-        await one.sees("stays in the prompt until you have answered")
+        await one.sees("stays in the prompt until you answer")
         assert one.screen.prompt.area.text == "yes"
         assert one.screen.conversation.state.approvals
 
 
+@pytest.mark.exhaustive
 async def test_an_enter_that_ends_prose_sends_no_dmail(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -671,6 +681,7 @@ async def test_enter_answers_a_preview_that_was_looked_at(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of plums")
 
 
+@pytest.mark.exhaustive
 async def test_a_world_line_takes_letters_once_the_keyboard_was_quiet(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=FOR_EVER_S) as (one, server):
         before = facts(one, server)

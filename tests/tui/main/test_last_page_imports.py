@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _HEAVY = ("pydantic.main", "openai", "kimi_tui.llm.message", "kimi_tui.tools")
 _LOADED = f"print([m for m in sys.modules if m.startswith({_HEAVY!r})])"
 
@@ -14,11 +16,13 @@ def _printed(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.exhaustive
 def test_what_reads_the_end_of_a_session_is_imported_without_the_agent() -> None:
     code = "import sys, kimi_tui.soul.opening, kimi_tui.tui.transcript.transcript; " + _LOADED
     assert _printed(code) == "[]"
 
 
+@pytest.mark.exhaustive
 def test_what_an_answer_needs_is_imported_before_it_is_drawn() -> None:
     code = """
 import sys
@@ -34,6 +38,8 @@ import_for(told)
 before = set(sys.modules)
 from kimi_tui.tui.transcript.viewport import Flow
 from kimi_tui.tui.rows import LayoutRoom
+
+import pytest
 """
     seen = """
 print([name for name in set(sys.modules) - before if "kimi_tui" in name])

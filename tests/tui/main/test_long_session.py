@@ -96,6 +96,7 @@ async def click(desk: Desk, words: str, *, x: int = 82) -> None:
     await desk.pilot.pause()
 
 
+@pytest.mark.exhaustive
 def test_it_is_the_session_that_it_should_be(session: LongSession) -> None:
     stored = SessionStore(session.home).find(session.session_id)
     told = (stored.dir / "wire.jsonl").read_text("utf-8")
@@ -134,6 +135,7 @@ async def test_chat_and_timeline(one: Desk, pictures: Views) -> None:
     await one.until(lambda: not any("5   " in row and "╯" in row for row in rows(one)))
 
 
+@pytest.mark.exhaustive
 async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Views) -> None:
     await one.pilot.press("ctrl+t", "slash", *"import.log")
     found = [row for row in rows(one) if "import.log" in row]

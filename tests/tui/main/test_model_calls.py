@@ -293,6 +293,7 @@ async def test_a_setting_that_the_server_refuses_is_not_shown_as_sent(home: Path
         await one.until(lambda: one.screen.bench.header.heading.model == "kimi-test")
 
 
+@pytest.mark.exhaustive
 async def test_an_answer_that_is_overdue_is_waited_on_where_the_user_says_so(home: Path) -> None:
     config = Config(first_answer_timeout_s=0.3)
     async with ChatServer() as server, desk(home, server.base_url, config=config) as one:
@@ -315,6 +316,7 @@ async def test_an_answer_that_is_overdue_is_waited_on_where_the_user_says_so(hom
         assert one.screen.conversation.state.can_resume
 
 
+@pytest.mark.exhaustive
 async def test_what_a_local_server_says_of_itself_is_known_before_the_first_message(
     home: Path,
 ) -> None:

@@ -192,6 +192,7 @@ async def test_the_offer_goes_where_the_session_is_closed_elsewhere(
         assert session_dir(home).is_dir()  # the only one
 
 
+@pytest.mark.exhaustive
 async def test_without_the_fork_the_program_ends(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

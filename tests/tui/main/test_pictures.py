@@ -202,7 +202,7 @@ async def test_an_approval(
         picture(running)
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", SIZES[1:])
 async def test_files_behind_an_at(
     picture: Pictures,
@@ -224,7 +224,7 @@ async def test_files_behind_an_at(
         picture(running)
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("lists", [False, True], ids=["overload", "jobs"])
 async def test_long_work(
     picture: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lists: bool
@@ -262,6 +262,7 @@ async def test_the_menu_of_commands(picture: Pictures, tmp_path: Path) -> None:
         picture(running)
 
 
+@pytest.mark.exhaustive
 async def test_a_notice(picture: Pictures, tmp_path: Path) -> None:
     running = app(tmp_path)
     async with running.run_test(size=(120, 40)) as pilot:
@@ -320,6 +321,7 @@ async def test_the_first_run(picture: Pictures, tmp_path: Path, size: tuple[int,
         picture(running)
 
 
+@pytest.mark.exhaustive
 async def test_pasting_a_key(picture: Pictures, tmp_path: Path) -> None:
     running = KimiApp(app(tmp_path).launch._replace(choice=NeedsChoice()))
     async with running.run_test(size=(80, 24)) as pilot:

@@ -273,6 +273,7 @@ def test_what_is_pasted_is_no_command() -> None:
         assert not is_command(text), text
 
 
+@pytest.mark.exhaustive
 async def test_several_pasted_lines_are_a_message_whatever_they_begin_with(home: Path) -> None:
     pasted = [
         "!!! danger\n    touch pwned\n    ls",

@@ -513,6 +513,7 @@ async def test_the_sandbox_is_in_the_round_where_there_is_one(
             await one.sees("There is no sandbox")
 
 
+@pytest.mark.exhaustive
 async def test_the_sandbox_is_shown_and_its_private_caches_are_emptied(
     home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -567,6 +568,7 @@ async def test_what_was_allowed_is_listed_and_taken_back(home: Path) -> None:
         assert not (home / "app" / "c").exists()
 
 
+@pytest.mark.exhaustive
 async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
         await one.ready()

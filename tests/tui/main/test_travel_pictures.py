@@ -131,7 +131,7 @@ REVIEWED = ApprovalRequest(
 )
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [*SIZES, (60, 20)])
 async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
     tmp_path: Path, picture: Pictures, size: tuple[int, int]
@@ -169,7 +169,7 @@ async def test_the_toll_of_an_undo_and_a_dmail_that_is_reviewed(
         picture(running, "review")
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [SIZES[1], (60, 20)])
 async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     tmp_path: Path, picture: Pictures, size: tuple[int, int]

@@ -138,6 +138,7 @@ async def test_leaving_with_something_unsaved_is_told_and_needs_to_be_meant(
         assert "2 messages are not saved" in one.app.exit_message
 
 
+@pytest.mark.exhaustive
 async def test_what_can_be_saved_by_then_is_no_reason_to_stay(home: Path, disk: Disk) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(say("Answer 0."))

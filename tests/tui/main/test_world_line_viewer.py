@@ -218,6 +218,7 @@ async def test_where_the_timeline_floats_what_stays_is_at_full_strength(one: Des
     assert ink("Words 0.11") == {transcript.get_component_rich_style("transcript--ink").color}
 
 
+@pytest.mark.exhaustive
 async def test_of_the_lines_that_the_arrows_pass_only_the_newest_is_read(
     one: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

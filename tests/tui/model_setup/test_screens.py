@@ -58,6 +58,7 @@ async def paste_key(one: Desk, base_url: str, key: str) -> None:
     one.app.screen.query_one("#key", Input).value = key
 
 
+@pytest.mark.exhaustive
 async def test_one_ctrl_c_says_that_a_second_one_quits(home: Path) -> None:
     running = app(home)
     async with running.run_test(size=(60, 20)) as pilot:
@@ -76,6 +77,7 @@ async def test_one_ctrl_c_says_that_a_second_one_quits(home: Path) -> None:
         await one.until(lambda: running.return_code == 0)
 
 
+@pytest.mark.exhaustive
 async def test_who_wanted_to_choose_a_session_does_so_when_there_is_a_model(home: Path) -> None:
     store_session(home, home, "Fix the parser", "Done.")
     async with ChatServer(models=["small"]) as server:
@@ -234,6 +236,7 @@ async def test_a_server_without_a_list_of_models_asks_for_the_name(home: Path) -
     assert read_config(home / "config.toml").default_model == "my-model"
 
 
+@pytest.mark.exhaustive
 async def test_a_disk_that_refuses_is_told_and_the_choice_is_used(home: Path) -> None:
     (home / "file").write_text("")
     async with ChatServer(models=["m"]) as server:
@@ -247,6 +250,7 @@ async def test_a_disk_that_refuses_is_told_and_the_choice_is_used(home: Path) ->
             await one.screen.conversation.close()
 
 
+@pytest.mark.exhaustive
 async def test_a_base_url_without_its_key_asks_for_that_alone(home: Path) -> None:
     running = app(home, NeedsChoice("https://host.example/v1"))
     async with running.run_test(size=(80, 24)) as pilot:
@@ -428,6 +432,7 @@ async def test_addresses_stand_where_they_can_be_read(
         assert "Moonshot (Kimi), global" in one.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_loads_its_model_is_waited_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -523,6 +528,7 @@ async def test_a_fault_in_a_check_or_while_saving_is_told_and_it_can_be_tried_ag
     assert "ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.exhaustive
 async def test_without_a_local_server_or_behind_a_fault_it_is_said_what_to_do(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -543,6 +549,7 @@ async def test_without_a_local_server_or_behind_a_fault_it_is_said_what_to_do(
         await one.until(lambda: running.return_code == 0)
 
 
+@pytest.mark.exhaustive
 async def test_an_accepted_key_without_models_needs_no_second_enter(home: Path) -> None:
     async with ChatServer() as server:
         server.route("GET", "/v1/models", status(200, {"data": []}))

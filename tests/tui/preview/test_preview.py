@@ -193,11 +193,11 @@ async def test_resizing_lays_out_anew() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(102, 28), (72, 20), (56, 16)])
-def test_eight_choices_leave_room_for_the_files_and_for_what_is_not_lost(
+def test_nine_choices_leave_room_for_the_files_and_for_what_is_not_lost(
     width: int, height: int
 ) -> None:
     state = layout.PreviewState(WITH_FILES, layout.actions_at(11, 0))
-    assert len(state.actions) == 8
+    assert len(state.actions) == 9
     rows = [row.text for row in layout.preview_rows(state, width, height, UNICODE).rows]
     assert sum("Nothing is lost" in row for row in rows) == 1
     assert any("README.md" in row for row in rows) or any("3 files changed" in row for row in rows)
@@ -258,7 +258,9 @@ def test_every_row_fits_whatever_the_words(
 ) -> None:
     goes = tuple(DroppedMessage("tool", words, words[:9], tokens=count) for _ in range(count))
     preview = RewindPreview(Target(3), words, 1, 1, 1, 9, 3, True, goes, "")
-    state = layout.PreviewState(preview, CONVERSATION_ACTIONS, True, 1, details, scroll)
+    state = layout.PreviewState(preview, CONVERSATION_ACTIONS, True, details=details)
+    state.choices.choose(1)
+    state.messages.move(scroll)
     for glyphs in (UNICODE, ASCII):
         sheet = layout.preview_rows(state, width, height, glyphs)
         assert len(sheet.rows) <= height

@@ -125,6 +125,7 @@ async def test_files_are_offered_taken_and_go_with_the_message(
         assert "x = 1" in json.dumps(server.requests[-1].body)
 
 
+@pytest.mark.exhaustive
 async def test_a_file_that_is_named_before_the_session_is_open_is_offered_then(home: Path) -> None:
     (home / "app").mkdir()
     (home / "app" / "named.py").write_text("")

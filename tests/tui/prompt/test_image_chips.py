@@ -39,6 +39,7 @@ def test_names_cannot_break_a_chip() -> None:
         assert len(chip) < 60
 
 
+@pytest.mark.exhaustive
 def test_what_a_message_of_the_session_shows_is_known_by_its_facts() -> None:
     before, chips = ImageChips(), ImageChips()
     second = read_image(saved(noise(1280, 800)), "shot.png")

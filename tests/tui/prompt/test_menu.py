@@ -177,6 +177,7 @@ async def test_enter_runs_the_chosen_one_at_every_row(
         assert server.requests == [], "a slash alone is never sent"
 
 
+@pytest.mark.exhaustive
 async def test_no_row_moves_while_one_is_chosen(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(stall())

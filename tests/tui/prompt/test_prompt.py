@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import time
@@ -293,6 +294,12 @@ async def test_the_row_tells_what_the_agent_does() -> None:
         await pilot.pause()
         assert desk.area.placeholder == STEER_WORDS[0]
         assert desk.area.render_line(0).text.endswith("step 5")
+        # Steps may follow one another many times a second: the next beat shows how far they are.
+        desk.bar.state = SessionState(running=True, turn_at=0.0, step=6)
+        assert desk.area.render_line(0).text.endswith("step 5")
+        async with asyncio.timeout(30):
+            while not desk.area.render_line(0).text.endswith("step 6"):
+                await pilot.pause(0.05)
         desk.bar.state = SessionState(running=True, compacting=True)
         assert "compacting" in desk.area.render_line(0).text
         desk.bar.state = SessionState(can_resume=True)

@@ -77,6 +77,7 @@ async def test_a_message_is_written_changed_undone_and_sent(home: Path) -> None:
         await one.idle()
 
 
+@pytest.mark.exhaustive
 async def test_esc_twice_stops_the_agent_and_prose_from_elsewhere_is_written(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=VIM) as one:
         await one.ready()

@@ -430,6 +430,7 @@ async def test_from_the_command_line_into_a_fork(home: Path) -> None:
         await one.screen.conversation.close()
 
 
+@pytest.mark.exhaustive
 async def test_continuing_waits_for_the_moment_that_was_asked_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -554,7 +555,7 @@ async def test_a_fault_while_it_is_read_leaves_the_way_out(
         await Desk(app, pilot).until(lambda: app.return_code == 0)
 
 
-@pytest.mark.sample
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_fault_while_a_moment_is_brought_on_view(
     home: Path, monkeypatch: pytest.MonkeyPatch, when: str

@@ -236,6 +236,7 @@ async def test_over_a_running_session(home: Path) -> None:
         assert folder_of(home, "Greeting").name == own
 
 
+@pytest.mark.exhaustive
 async def test_the_open_session_keeps_its_title_where_the_disk_refuses_another_one(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

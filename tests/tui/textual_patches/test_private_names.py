@@ -10,6 +10,8 @@ from functools import cache
 from inspect import getsourcefile
 from pathlib import Path
 
+from support.sources import parsed
+
 import kimi_tui.tui
 
 TUI = Path(kimi_tui.tui.__file__).parent
@@ -75,10 +77,9 @@ def imported_in(tree: ast.Module) -> Iterator[str]:
 
 def uses_in(path: Path) -> set[str]:
     """Return the private names of Textual that a file of ours uses."""
-    text = path.read_text(encoding="utf-8")
-    if "textual" not in text:
+    if "textual" not in path.read_text(encoding="utf-8"):
         return set()
-    tree = ast.parse(text)
+    text, tree = parsed(path)
     found = {match[0].strip() for match in _FLAGGED.finditer(text)}
     found |= {
         name

@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.exhaustive
 def test_widgets_import_nothing_heavy() -> None:
     code = (
         "import sys, kimi_tui.tui.gauge, kimi_tui.tui.timeline.timeline\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from support.pictures import Pictures
@@ -10,6 +11,7 @@ from support.story import until_arrived, whole_story
 from support.time_travel_app import TimeTravelApp
 
 from kimi_tui.tui.glyphs import ASCII
+from kimi_tui.wire.events import FutureChanged
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,7 @@ async def test_ascii(picture: Pictures) -> None:
         picture(app)
 
 
+@pytest.mark.exhaustive
 async def test_sixteen_colours(picture: Pictures) -> None:
     app = TimeTravelApp(whole_story().records, theme="kimi-16")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -61,4 +64,27 @@ async def test_sixteen_colours(picture: Pictures) -> None:
 async def test_nothing_has_happened_yet(picture: Pictures) -> None:
     app = TimeTravelApp()
     async with app.run_test(size=(120, 40)):
+        picture(app)
+
+
+async def test_futures_that_run(picture: Pictures) -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        live = app.timeline.model.tree.live
+        begins = {"group": "g", "checkpoint_id": live[-3].id, "uid": live[-3].uid}
+        one = FutureChanged("a", number=1, name="Use a set", state="running", step=4, **begins)
+        used = {"input": 18_000, "output": 400, "cost": 0.02, "model": "moonshot/kimi-k2"}
+        asks = {"number": 2, "name": "Rewrite it", "state": "asking", "asks": ("r1",)}
+        app.timeline.model.show_futures(
+            (
+                replace(one, **used),
+                replace(one, key="b", **asks),
+                replace(one, key="c", number=3, state="done", check="passed"),
+                replace(one, key="d", number=4, state="done", check="failed", check_exit=1),
+            )
+        )
+        app.timeline.changed(motion=False)
+        app.timeline.focus()
+        app.timeline.select(("future b", 0))
+        await pilot.pause()
         picture(app)

@@ -179,6 +179,7 @@ async def test_what_is_typed_right_behind_the_key_that_leads_to_the_chat(
         assert one.screen.transcript.is_copying == (not written)
 
 
+@pytest.mark.exhaustive
 async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> None:
     async with (
         ChatServer() as server,

@@ -291,7 +291,7 @@ def spent_on(text: str, pieces: int, delta: int = 50) -> int:
     return n_calls(lambda: [layout.feed(piece) for piece in more])
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("head", "body"),
     [

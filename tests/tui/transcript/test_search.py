@@ -109,6 +109,7 @@ async def test_what_is_folded_opens_on_arrival_and_closes_behind() -> None:
         assert list(marked(app)) == ["-3"]
 
 
+@pytest.mark.exhaustive
 async def test_the_arrows_of_the_bar_are_clicked() -> None:
     app = ChatApp()
     async with app.run_test(size=SIZE) as pilot:

@@ -62,6 +62,7 @@ async def feed(app: ChatApp, pilot: Pilot[None], talk: Conversation) -> None:
     await pilot.pause()
 
 
+@pytest.mark.exhaustive
 def test_nothing_heavy_is_imported_before_the_first_event() -> None:
     code = (
         "import sys, kimi_tui.tui.transcript.transcript\n"

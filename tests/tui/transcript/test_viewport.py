@@ -350,7 +350,7 @@ def long_blocks() -> list[Block]:
     ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "block",
     [*long_blocks()[:4], *first_only(long_blocks()[4:])],

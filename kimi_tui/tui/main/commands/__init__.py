@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kimi_tui.tui.main.conversation import ConversationController
+from kimi_tui.tui.main.futures import FuturesController
 from kimi_tui.tui.main.keystrokes import Keystrokes
 from kimi_tui.tui.main.prompt_modes import PromptModes
 from kimi_tui.tui.main.workbench import Workbench
@@ -20,11 +21,13 @@ class MainParts:
         conversation: the session.
         viewer: shows a world line instead of the chat, and the prospect of a rewind.
         keystrokes: routes typed keys.
+        futures: the futures of the session.
         prompt_modes: shell commands (`!`), notes (`#`) and the editor of the prompt.
     """
 
     bench: Workbench
     conversation: ConversationController
     viewer: WorldLineViewer
+    futures: FuturesController
     keystrokes: Keystrokes
     prompt_modes: PromptModes

@@ -164,7 +164,10 @@ class _SearchNotice:
         if not self._has_begun:
             return
         self.ended()
-        self._main.bench.views.timeline.show_trials({})
+        timeline = self._main.bench.views.timeline
+        # A search that ends with its session finds no timeline on a screen.
+        if timeline.is_attached:
+            timeline.show_trials({})
 
     def _mark(self, place: Place, trial: Trial) -> None:
         if place.uid:
@@ -200,10 +203,16 @@ async def _end(
         return
     shown.show(change)
     where = f"in {change.where}" if change.cause == "step" else change.where
-    what = f"{where}: the command passes before this change and fails after it"
+    what = (
+        f"{where}{_line_words(options)}: the command passes before this change and fails after it"
+    )
     screen = DiffScreen("Bisect", what, found.changes, verb="see what to do", authors=False)
     if await main.bench.ask(screen) is True:
         await _offer(main, soul, options, found, change)
+
+
+def _line_words(options: SearchOptions) -> str:
+    return f" on world line {options.world_line}" if options.world_line else ""
 
 
 async def _offer(
@@ -259,7 +268,7 @@ async def _offer(
     async def same() -> list[ListedItem]:
         return items
 
-    title = f"The command fails after {change.words}"
+    title = f"The command fails after {change.words}{_line_words(options)}"
     chosen = await main.bench.ask(
         ListScreen(title, same, first=items, empty="", about=about if found.output else "")
     )

@@ -97,6 +97,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         text: the text that it sends.
         intro: the sentence above the text.
         yes: the key and words of the yes.
+        title: the title of the frame; empty for the command.
     """
 
     CSS_PATH = sheets("rows", "text_screen")
@@ -112,11 +113,12 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         *,
         intro: str = "This command comes from a file in this folder. It sends this text to the agent:",
         yes: str = "y send it, and do not ask again for this command",
+        title: str = "",
     ) -> None:
         super().__init__()
         self._intro = intro
         self._yes = yes
-        self._command = name
+        self._title = title or f"/{name}"
         self._path = path
         self._text = text
 
@@ -136,7 +138,7 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         said += [plain(visible(line)) for line in self._text.split("\n")]
         frame = VerticalScroll(Words(*said))
         use_thin_scrollbar(frame, glyphs_of(self))
-        frame.border_title = Content(f"/{self._command}")
+        frame.border_title = Content(self._title)
         frame.border_subtitle = Content(f"{self._yes}   Esc cancel")
         yield frame
 

@@ -342,7 +342,9 @@ async def _login(main: MainParts, servers: McpServers, name: str) -> None:
     async def pasted() -> str | None:
         question = TextQuestion(
             f"Log in at {name}",
-            "Open this address in a browser and log in there.",
+            "That is not the address of the last page: it contains no code=. Paste the whole address."
+            if dialogs
+            else "Open this address in a browser and log in there.",
             "If the browser is on another machine, paste the address of the last page of the login here, even if that page does not load.",
             placeholder="http://127.0.0.1:…/callback?code=…",
             quote=addresses[-1],

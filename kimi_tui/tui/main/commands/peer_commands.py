@@ -43,7 +43,7 @@ ELSEWHERE: Mapping[str, str] = {
     "feedback": _ISSUE,
     "files": _FILES,
     "ide": "kimi-tui does not connect to an editor. /editor edits the prompt in yours.",
-    "import": "Run kimi-tui import in a shell: it copies the sessions of kimi-cli.",
+    "import": "/sessions lists those of other agents with i, and kimi-tui import copies kimi-cli's. /import-settings has their settings.",
     "install-github-app": "kimi-tui does not work on GitHub by itself; the agent can use git and gh.",
     "keybindings": _KEY_BINDINGS,
     "keymap": _KEY_BINDINGS,

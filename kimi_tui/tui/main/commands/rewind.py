@@ -73,7 +73,12 @@ async def dmail(main: MainParts, argument: str) -> None:
 
 
 async def preview(
-    main: MainParts, target: Target, pending: PreviewAction | None = None, dmail_text: str = ""
+    main: MainParts,
+    target: Target,
+    pending: PreviewAction | None = None,
+    dmail_text: str = "",
+    *,
+    first: str = "",
 ) -> None:
     """Show the preview of a rewind or jump, and carry out the action that the user chooses.
 
@@ -82,20 +87,24 @@ async def preview(
         target: a checkpoint, or the end of a world line.
         pending: a fork or a D-Mail that was chosen already.
         dmail_text: the text of that D-Mail; empty if it is still to be written.
+        first: the name of the action that is selected at first, if it is offered; empty for the one that loses least.
 
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
         OSError: the disk refused; nothing changed.
     """
-    from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK
+    from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK, FUTURES
 
-    found = await choose(main, target, pending, dmail_text)
+    found = await choose(main, target, pending, dmail_text, first=first)
     if dmail_text and (found is None or found[1].action != DMAIL.name):
         main.bench.keep(f"/dmail {place_of(target)} {dmail_text}")
     if found is None:
         return
     target, answer = found
     soul = await main.conversation.opened()
+    if answer.action not in (FUTURES.name, COPY.name):
+        # What changes is to be seen, also if a future was read meanwhile.
+        main.futures.leave(focus=False)
     if answer.action == FORK.name:
         await fork_at(main, soul, target, answer)
     elif answer.action == DMAIL.name:
@@ -107,6 +116,8 @@ async def preview(
         await compact_part(main, soul, start=target)
     elif answer.action == COMPACT_TO.name:
         await compact_part(main, soul, until=target)
+    elif answer.action == FUTURES.name:
+        main.futures.begin_from(target)
     elif answer.action == COPY.name:
         text = await soul.lines.markdown(target)
         from kimi_tui.foreign_text import clean_source
@@ -150,6 +161,8 @@ async def choose(
     target: Target,
     pending: PreviewAction | None = None,
     dmail_text: str = "",
+    *,
+    first: str = "",
 ) -> tuple[Target, PreviewAnswer] | None:
     """Show the preview of a rewind or jump, and ask what to do.
 
@@ -159,6 +172,7 @@ async def choose(
         pending: a fork or a D-Mail that was chosen already; then nothing is asked where there are no files to restore, and
             where a D-Mail is still to be written or takes nothing away.
         dmail_text: the text of that D-Mail; empty if it is still to be written.
+        first: as for `preview`.
 
     Returns:
         the target and the answer; None if the user cancelled. The target is another one than that given where the user
@@ -224,6 +238,7 @@ async def choose(
             write=main.keystrokes.write_to_prompt,
             typed_at=main.keystrokes.written_at,
             who=partial(writer_words, main, target.id) if _is_on_current(target) else None,
+            first=first,
         )
         prospect = Prospect(target, found.tokens_after, found.estimated, words_stay=is_dmail)
         with main.viewer.showing_prospect(prospect):

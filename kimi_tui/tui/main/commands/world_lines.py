@@ -64,6 +64,7 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
     Raises:
         KeyError: there is no such line; the text is for the user.
     """
+    main.futures.leave(focus=False)
     if not world_line:
         main.viewer.leave()
         main.viewer.show_prospect(None)
@@ -117,7 +118,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         await _preview_jump(main, world_line, at)
     else:
         there = [entry.block for entry in comparison.sides["other"]]
-        await _send_to_now(main, soul, world_line, there, answer.block)
+        await send_to_now(main, soul, world_line, there, answer.block)
 
 
 async def jump_to_chosen(main: MainParts) -> None:
@@ -132,7 +133,7 @@ async def send_chosen(main: MainParts) -> None:
     if not world_line:
         return
     soul = await main.conversation.opened("dmails")
-    await _send_to_now(main, soul, world_line, main.viewer.blocks, main.viewer.chosen)
+    await send_to_now(main, soul, world_line, main.viewer.blocks, main.viewer.chosen)
 
 
 async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | None) -> None:
@@ -141,7 +142,7 @@ async def _preview_jump(main: MainParts, world_line: int, checkpoint_id: int | N
     await preview(main, Target(END if checkpoint_id is None else checkpoint_id, world_line))
 
 
-async def _send_to_now(
+async def send_to_now(
     main: MainParts,
     soul: KimiSoul,
     world_line: int,

@@ -15,6 +15,10 @@ async def test_lines_lead_to_the_checkpoint_that_wrote_them(
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     async with ChatServer() as server, desk(tmp_path, server.base_url) as one:
         await one.ready()
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        # A file that comes later is made by others; one that the first look finds was there before.
+        await soul.files_ready()
         work = Path(one.screen.transcript.work_dir)
         (work / "a.py").write_text("one\ntwo\n")
         server.script(
@@ -57,8 +61,12 @@ async def lines_of_a_diff_lead_to_their_writers(one: Desk) -> None:
             y for y in rows if chat.flow and f" {sign} " in chat.flow.line(chat.top + y)[2].text
         )
 
+    # A row that is clicked stays where it is only once all is drawn.
+    await one.shown()
+    await one.pilot.pause()
     await one.pilot.click(chat, offset=(9, row("+")))
     await one.sees("Line 2 of a.py was written at checkpoint #3 (StrReplaceFile, now).")
+    await one.pilot.pause()
     await one.pilot.click(chat, offset=(9, row("−")))
     await one.sees("Line 2 of a.py was changed outside kimi-tui (now).")
     chat.scroll_to_end()

@@ -358,6 +358,7 @@ async def test_what_was_sent_to_now_is_undone_and_done_again(home: Path) -> None
         await one.until(lambda: "The pear is green." in chat(one))
 
 
+@pytest.mark.exhaustive
 async def test_a_warning_stands_once(home: Path) -> None:
     async with talk(home, size=(120, 20)) as (one, _):
         soul = one.screen.conversation.soul
@@ -530,6 +531,7 @@ async def test_an_unfolded_answer_is_brought_into_view(home: Path) -> None:
         await one.sees("Part 0 of it.")
 
 
+@pytest.mark.exhaustive
 async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -> None:
     async with talk(home) as (one, _):
         await one.say("/rewind 2")
@@ -763,6 +765,7 @@ async def test_without_dmails_no_key_offers_one(home: Path) -> None:
         assert "SendDMail" not in str(server.requests[-1].body)
 
 
+@pytest.mark.exhaustive
 async def test_tools_are_listed_and_turned_off_and_on(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
@@ -819,6 +822,7 @@ async def test_what_a_dmail_carried_over_are_rows_of_which_one_comes_back(home: 
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
 
 
+@pytest.mark.exhaustive
 async def test_a_preview_ends_where_the_line_becomes_another_one(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,145 @@
+"""`BrowserTerminal`: the app in a pseudo terminal, for one tab of a browser.
+
+The app runs as in any terminal, so that keys, mouse, pastes and colours are those of the terminal in the page (xterm.js).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from kimi_tui.launch import ONCE_ONLY
+
+MOST_CELLS = 500
+"""The largest number of columns or rows."""
+_CHUNK = 65_536
+_END_S = 5.0
+"""Seconds that the app has to save and end after its tab was closed."""
+_ENTRY = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from kimi_tui.cli import main
+sys.exit(main())
+"""
+"""Starts the app with its standard input as the controlling terminal, from which it gets signals."""
+_PASSED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+_PASSED_BEGINNINGS = ("LC_", "KIMI_", "OPENAI_", "XDG_", "SSL_CERT_")
+_PASSED_ANY_CASE = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the app gets: those it reads, and none that say in which terminal the server was started."""
+    found = {
+        name: value
+        for name, value in environ.items()
+        if name in _PASSED
+        or name.startswith(_PASSED_BEGINNINGS)
+        or name.lower() in _PASSED_ANY_CASE
+    }
+    return {**found, "TERM": "xterm-256color", "COLORTERM": "truecolor", ONCE_ONLY: "1"}
+
+
+class BrowserTerminal:
+    """Starts the app.
+
+    Args:
+        arguments: the arguments of the app.
+        work_dir: the folder in which it starts.
+        size: columns and rows.
+
+    Raises:
+        OSError: there is no pseudo terminal or no process left.
+    """
+
+    def __init__(self, arguments: Sequence[str], work_dir: str, size: tuple[int, int]) -> None:
+        self._is_closed = False
+        self._leader, follower = pty.openpty()
+        try:
+            self.resize(*size)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _ENTRY, *arguments],
+                stdin=follower,
+                stdout=follower,
+                stderr=follower,
+                cwd=work_dir,
+                env=environment(os.environ),
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(self._leader)
+            raise
+        finally:
+            os.close(follower)
+        os.set_blocking(self._leader, False)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size, within bounds; the app is told by a signal."""
+        columns, rows = (min(max(cells, 2), MOST_CELLS) for cells in (columns, rows))
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def output(self) -> AsyncIterator[bytes]:
+        """Yield what the app writes, until it ends. Nothing is read ahead of the reader."""
+        while True:
+            try:
+                data = os.read(self._leader, _CHUNK)
+            except BlockingIOError:
+                await self._until_ready(writes=False)
+                continue
+            except OSError:
+                # This is how Linux tells that no process has the terminal any more.
+                return
+            if not data:
+                return
+            yield data
+
+    async def type(self, data: bytes) -> None:
+        """Type bytes; wait while the app does not read them."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._leader, view) :]
+            except BlockingIOError:
+                await self._until_ready(writes=True)
+            except OSError:
+                return
+
+    async def _until_ready(self, *, writes: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+
+        def tell() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        add = loop.add_writer if writes else loop.add_reader
+        remove = loop.remove_writer if writes else loop.remove_reader
+        add(self._leader, tell)
+        try:
+            await ready
+        finally:
+            remove(self._leader)
+
+    async def aclose(self) -> None:
+        """End the app as a closed terminal does; it saves its session. It may be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGHUP)
+        try:
+            await asyncio.to_thread(self._process.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await asyncio.to_thread(self._process.wait)
+        os.close(self._leader)

@@ -1,0 +1,412 @@
+"""The futures of the session on the main screen: the running set, one of them in place of the chat, and what they ask.
+
+The engine of futures is loaded when it is first needed. What the futures do comes as events on the session's wire; the events
+of one future are read only while it is on view, or for the page that sets all side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.main.conversation import ConversationController
+from kimi_tui.tui.main.feed import Feed
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.screens import add_sheets
+
+if TYPE_CHECKING:
+    from kimi_tui.futures.running import Futures
+    from kimi_tui.futures.values import Estimate, FuturesPlan
+    from kimi_tui.projection.blocks import Block
+    from kimi_tui.projection.futures import FutureGroup
+    from kimi_tui.projection.session_model import SessionModel
+    from kimi_tui.projection.session_state import SessionState
+    from kimi_tui.soul.rewind_values import Target
+    from kimi_tui.tui.futures.page import FuturesPage, FuturesShown
+    from kimi_tui.tui.futures.view import FutureView
+    from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, FutureChanged
+    from kimi_tui.wire.queue import Subscription, Wire
+
+PAGE_S = 0.5
+"""Seconds between two updates of the page while futures work."""
+_SEPARATOR = "\n"
+"""Between the key of a future and the id of its request: no id of a request begins so."""
+
+
+class Asked(NamedTuple):
+    """A request in the one queue: of the current conversation, or of a future with a name."""
+
+    request: ApprovalRequest
+    asker: str = ""
+
+
+class _Followed(NamedTuple):
+    """The messages of one future, and what it has told since they were reduced."""
+
+    model: SessionModel
+    wire: Wire
+    subscription: Subscription
+
+
+class FuturesController:
+    """The futures of the session: starts and follows them, shows one in place of the chat, and passes on answers.
+
+    Args:
+        bench: the workbench with chat, timeline and prompt.
+        conversation: the session.
+        write: begins a message to a future: called with its key and with text that was typed over it.
+        begin: asks how futures are to begin at a checkpoint.
+
+    Attributes:
+        view: the future in place of the chat; None for none.
+    """
+
+    QUIET_S: ClassVar[float] = QUIET_S
+    """Seconds without a key before a key acts on the future on view."""
+
+    def __init__(
+        self,
+        bench: Workbench,
+        conversation: ConversationController,
+        write: Callable[[str, str], object],
+        begin: Callable[[Target], object],
+    ) -> None:
+        self._bench = bench
+        self._write = write
+        self._begin = begin
+        self._conversation = conversation
+        self._engine: Futures | None = None
+        self._opening = asyncio.Lock()
+        self.view: FutureView | None = None
+        self._drawing: asyncio.Task[None] | None = None
+        self._feed: Feed | None = None
+        self._from_timeline = False
+        self._quiet = QuietKeyboard(0.0, 0.0)
+        self._order: list[str] = []
+        """The ids of the requests in the queue, oldest first."""
+        self._answered: set[str] = set()
+        """The ids of requests of futures that were answered, but whose future has not said so yet."""
+        self._page: FuturesPage | None = None
+        self._followed: dict[str, _Followed] = {}
+        """The messages of futures while the page is open, by key."""
+        self._updating: asyncio.Task[None] | None = None
+
+    def begin_from(self, target: Target) -> None:
+        """Have the user asked how futures are to begin at a checkpoint."""
+        self._begin(target)  # at once, so that the next keys wait for the question
+
+    async def engine(self) -> Futures:
+        """Return the running set, which is loaded at the first call."""
+        soul = await self._conversation.opened("travel")
+        async with self._opening:
+            if self._engine is None:
+                # The modules are imported in a thread, so that no key waits for them.
+                await asyncio.to_thread(import_module, "kimi_tui.futures.running")
+                from kimi_tui.futures.running import Futures
+
+                self._engine = await asyncio.to_thread(Futures, soul, self._conversation.launch)
+        self._engine.use(self._conversation.launch)
+        return self._engine
+
+    async def estimate(self, plan: FuturesPlan) -> Estimate:
+        """Return what a plan costs; the running set is loaded meanwhile, so that the question need not wait for it.
+
+        Raises:
+            NoFutures: the plan cannot be carried out.
+        """
+        return await (await self.engine()).estimate(plan)
+
+    @property
+    def currency(self) -> str:
+        """The sign of amounts."""
+        prices = self._conversation.launch.config.prices
+        return next((one.currency for one in prices.values()), "$")
+
+    @property
+    def states(self) -> Sequence[FutureChanged]:
+        """The states of all futures of the session."""
+        return self._conversation.state.futures
+
+    def state(self, key: str) -> FutureChanged | None:
+        """Return the state of a future; None if there is none."""
+        return next((one for one in self.states if one.key == key), None)
+
+    def group(self, key: str = "") -> FutureGroup | None:
+        """Return the group of a future, or the newest one; None if there is none."""
+        from kimi_tui.projection.futures import groups
+
+        found = groups(self.states)
+        if key:
+            return next((g for g in found if any(one.key == key for one in g.futures)), None)
+        return found[-1] if found else None
+
+    # --- one future in place of the chat
+
+    async def open(self, key: str) -> None:
+        """Show a future that runs in place of the chat, with its own streaming, and give it the keys.
+
+        Raises:
+            NoFutures: it does not run in this program; the text is for the user.
+        """
+        bench = self._bench
+        if self.view is not None and self.view.key == key:
+            bench.timeline_pane.close()
+            bench.screen.set_focus(self.view.transcript)
+            return
+        engine = await self.engine()
+        state, wire = engine.state(key), engine.wire(key)
+        from_timeline = bench.timeline_pane.has_keys
+        past = await engine.history(key)
+        from kimi_tui.tui.futures.view import FutureView
+
+        add_sheets(bench.screen, "rows", "world_line", "futures")
+        self.leave(focus=False)
+        bench.timeline_pane.close()
+        self._from_timeline = from_timeline
+        view = FutureView(
+            state,
+            self.currency,
+            bench.transcript.work_dir,
+            bench.keys,
+            self._conversation.load_image,
+        )
+        self.view = bench.future = view
+        await bench.chat_pane.read(view)
+        if self.view is not view:
+            return  # another one was opened meanwhile
+        bench.transcript.end_search()
+        bench.prompt.reading_words = f"Reading future {state.number}"
+        bench.prompt.reading = -1
+        self._head(f"future {state.number}")
+        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
+        bench.screen.set_focus(view.transcript)
+        # Nothing is awaited between these two: what is told meanwhile is in one of them.
+        records = [*past, *engine.records(key)]
+        feed = self._feed = Feed(wire, records, bench.tasks)
+        self._drawing = bench.start(self._draw(view, feed))
+        self.tell_news()
+
+    async def _draw(self, view: FutureView, feed: Feed) -> None:
+        async for records in feed.history():
+            view.play(records, live=False)
+        await view.transcript.draw_all()
+        view.transcript.scroll_to_end()
+        async for records in feed.live():
+            view.play(records)
+
+    def leave(self, *, back: bool = False, focus: bool = True) -> bool:
+        """Show the chat again; return False if no future is on view.
+
+        Args:
+            back: whether the focus returns to where the future was opened from.
+            focus: whether the focus moves at all.
+        """
+        bench, view = self._bench, self.view
+        if view is None:
+            return False
+        self.stop_feed()
+        self.view = bench.future = None
+        bench.screen.set_focus(None)
+        bench.chat_pane.end_reading(view)
+        bench.prompt.reading, bench.prompt.reading_words = 0, ""
+        self._head("")
+        if focus and back and self._from_timeline:
+            bench.timeline_pane.open()
+        elif focus:
+            bench.return_to_prompt()
+        return True
+
+    def write(self, text: str) -> None:
+        """Begin a message to the future on view with text that was typed over it."""
+        if self.view is not None:
+            # At once, so that the next letters wait for the field.
+            self._write(self.view.key, text)
+
+    def stop_feed(self) -> None:
+        """Read no events of a future any more."""
+        if self._drawing is not None:
+            self._drawing.cancel()
+        if self._feed is not None:
+            self._feed.stop()
+        self._drawing = self._feed = None
+
+    def comes_early(self, at: float) -> bool:
+        """Return whether a key was typed before the future was visible."""
+        view = self.view
+        return view is not None and view.transcript.has_focus and not self._quiet.accepts(at)
+
+    def _head(self, words: str) -> None:
+        header = self._bench.header
+        header.heading = header.heading._replace(words=words)
+
+    def tell_news(self) -> None:
+        """Update the banner of the future on view: its state, and what the current conversation does."""
+        view = self.view
+        if view is None or (state := self.state(view.key)) is None:
+            return
+        from kimi_tui.projection.world_lines import LiveLineActivity
+        from kimi_tui.tui.world_line_view import news_spans
+
+        here = self._conversation.state
+        said = news_spans(
+            LiveLineActivity(steps=here.step if here.running else 0),
+            glyphs_of(self._bench.screen),
+            running=here.running,
+            asks=bool(here.approvals),
+        )
+        view.banner.tell(state, said)
+
+    # --- what futures ask, in one queue with the current conversation
+
+    def queue(self, state: SessionState) -> list[Asked]:
+        """Return the requests of the current conversation and of all futures that wait for an answer, oldest first."""
+        found = {one.id: Asked(one) for one in state.approvals}
+        waiting: set[str] = set()
+        for key, request in self._engine.asked if self._engine is not None else ():
+            name = f"{key}{_SEPARATOR}{request.id}"
+            waiting.add(name)
+            if name not in self._answered:
+                found[name] = Asked(replace(request, id=name), self._name(key))
+        self._answered &= waiting
+        self._order = [one for one in self._order if one in found]
+        self._order += [one for one in found if one not in self._order]
+        return [found[one] for one in self._order]
+
+    def _name(self, key: str) -> str:
+        from kimi_tui.projection.futures import future_name
+
+        state = self.state(key)
+        return f"Future {state.number}: {future_name(state)}" if state is not None else "A future"
+
+    def asker_of(self, request_id: str) -> str:
+        """Return the key of the future that has asked; empty if it was the current conversation."""
+        key, separator, _ = request_id.partition(_SEPARATOR)
+        return key if separator else ""
+
+    def answer(self, request_id: str, answer: ApprovalAnswer, feedback: str) -> bool:
+        """Pass an answer to the future that has asked; return False if it was the current conversation."""
+        key, separator, own = request_id.partition(_SEPARATOR)
+        if not separator or self._engine is None:
+            return False
+        self._answered.add(request_id)
+        self._engine.answer(key, own, answer, feedback)
+        return True
+
+    # --- changes
+
+    def changed(self, old: SessionState, new: SessionState) -> None:
+        """React to other states of futures: tell which have ended, and update what shows them."""
+        from kimi_tui.foreign_text import one_line
+        from kimi_tui.projection.futures import future_name, groups, state_words
+
+        before = {one.key: one for one in old.futures}
+        for one in new.futures:
+            known = before.get(one.key)
+            if known is None or known.is_over or not one.is_over:
+                continue
+            group = next(g for g in groups(new.futures) if one in g.futures)
+            words = f"Future {one.number} ({future_name(one)[:40]}) has ended: {state_words(one)}."
+            if group.is_over:
+                words = f"The futures have ended: {group.words}."
+                self._bench.tell(words, advice="/futures sets them side by side.")
+            elif one.state == "failed":
+                self._bench.tell(words, advice=one_line(one.why), level="warning")
+            else:
+                self._bench.tell(words)
+        self.tell_news()
+        self._update_page()
+
+    # --- the page
+
+    def begin_page(self, page: FuturesPage, group: FutureGroup) -> None:
+        """Keep a page up to date while it is open."""
+        self._page = page
+        if not group.is_over:
+            self._update_page()
+
+    def end_page(self) -> None:
+        """Let the page go."""
+        self._page = None
+        for one in self._followed.values():
+            one.wire.unsubscribe(one.subscription)
+        self._followed.clear()
+        if self._updating is not None:
+            self._updating.cancel()
+            self._updating = None
+
+    def _update_page(self) -> None:
+        if self._page is not None and (self._updating is None or self._updating.done()):
+            self._updating = self._bench.start(self._renew_page())
+
+    async def _renew_page(self) -> None:
+        """Show on the page what has changed, now and as long as futures work."""
+        while (page := self._page) is not None:
+            group = self.group(page.chosen.key)
+            if group is None:
+                return
+            page.show(await self.shown(group))
+            if group.is_over and all(one.world_line or not one.step for one in group.futures):
+                return
+            await asyncio.sleep(PAGE_S)
+
+    async def shown(self, group: FutureGroup) -> FuturesShown:
+        """Return what the page shows of a group: facts, messages from where they part, and files of those that have ended."""
+        from kimi_tui.tui.futures.page import FuturesShown
+        from kimi_tui.workspace.base import NoBase
+
+        engine = await self.engine()
+        blocks: dict[str, Sequence[Block]] = {}
+        files = {}
+        for one in group.futures:
+            blocks[one.key] = await self._blocks(engine, one)
+            if one.is_over:
+                try:
+                    files[one.key] = await engine.differences(one.key)
+                except (NoBase, OSError):
+                    files[one.key] = []
+        return FuturesShown(group, blocks, files)
+
+    async def _blocks(self, engine: Futures, one: FutureChanged) -> Sequence[Block]:
+        from kimi_tui.futures.values import NoFutures
+        from kimi_tui.projection.session_model import SessionModel
+        from kimi_tui.soul.tasks import TimeSlices
+
+        followed = self._followed.get(one.key)
+        if followed is not None:
+            for record in followed.subscription.drain():
+                followed.model.apply(record)
+            return tuple(followed.model.chat.blocks)
+        try:
+            wire, records = engine.wire(one.key), engine.records(one.key)
+        except NoFutures:
+            return await self._stored_blocks(one)
+        followed = _Followed(SessionModel(self._bench.transcript.work_dir), wire, wire.subscribe())
+        if self._page is not None:
+            self._followed[one.key] = followed
+        slices = TimeSlices()
+        for record in records:
+            followed.model.apply(record)
+            await slices.yield_if_over()
+        if self._page is None:
+            wire.unsubscribe(followed.subscription)
+        return tuple(followed.model.chat.blocks)
+
+    async def _stored_blocks(self, one: FutureChanged) -> Sequence[Block]:
+        """Return the messages of a future of an earlier run: those that its world line has beyond the session."""
+        from kimi_tui.projection.session_model import SessionModel
+
+        if not one.world_line:
+            return ()
+        soul = await self._conversation.opened("lines")
+        model = SessionModel(self._bench.transcript.work_dir)
+        for record in await soul.lines.read(one.world_line):
+            model.apply(record)
+        line = self._bench.views.timeline.model.tree.lines.get(one.world_line)
+        own = line.checkpoints[0].id if line is not None and line.checkpoints else 0
+        return tuple(block for block in model.chat.blocks if (block.checkpoint or 0) >= own)

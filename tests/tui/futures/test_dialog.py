@@ -1,0 +1,163 @@
+"""The dialog that starts futures, under keys: nothing starts whose cost was not on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import ClassVar
+
+import pytest
+from support.fake_futures import FakeFutures, estimated
+from support.pictures import Pictures
+from support.screens import keys_count
+from textual.app import App
+
+from kimi_tui.futures.values import Estimate, FuturesPlan, NoFutures, Variant
+from kimi_tui.soul.rewind_values import Target
+from kimi_tui.tui.futures.dialog import FuturesDialog
+from kimi_tui.tui.futures.form import FuturesForm
+from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.screens import sheets
+from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
+from kimi_tui.wire.queue import Wire
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("kimi_tui.tui.futures.dialog.WAIT_S", 0.0)
+    with keys_count():
+        yield
+
+
+class DialogApp(App[None]):
+    """An app with the dialog over an empty screen; remembers its results."""
+
+    CSS_PATH: ClassVar = sheets("app", "rows")
+
+    def __init__(
+        self,
+        estimate: Callable[[FuturesPlan], Awaitable[Estimate]],
+        *,
+        theme: str = "kimi-dark",
+    ) -> None:
+        super().__init__()
+        for one in (KIMI_DARK, KIMI_LIGHT):
+            self.register_theme(one)
+        self.theme = theme
+        self.glyphs = UNICODE
+        self.animation_level = "none"
+        self.form = FuturesForm(Target(12), ("", "gpt-5.2"))
+        self.form.messages[0] = "Use a set"
+        self.dialog = FuturesDialog(self.form, estimate, title="Futures from #12", model="kimi-k2")
+        self.plans: list[FuturesPlan | None] = []
+
+    def on_mount(self) -> None:
+        self.push_screen(self.dialog, self.plans.append)
+
+    def text(self) -> str:
+        """Return what is on the screen."""
+        rows = self.dialog._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+        return "\n".join(strip.text for strip in rows)
+
+
+async def test_enter_starts_a_plan_whose_cost_is_shown() -> None:
+    app = DialogApp(FakeFutures(Wire()).estimate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "72.3k tokens of the past" in app.text()
+        assert "Not isolated:" in app.text()
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+    assert app.plans == [FuturesPlan(Target(12), (Variant("Use a set"),) * 3)]
+
+
+async def test_keys_choose_how_many_and_each_gets_its_message_and_model() -> None:
+    app = DialogApp(FakeFutures(Wire()).estimate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("up", "right", "up", "7")
+        await pilot.pause()
+        assert "7 is not possible. Choose 2 to 4 futures." in app.text()
+        await pilot.press("2", "left", "left", "tab", "tab", "down", "d", "o", "down", "right")
+        await pilot.press("down", "down", "right", "shift+tab")
+        await app.workers.wait_for_complete()
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+    variants = (Variant("Use a set", ""), Variant("do", "gpt-5.2"))
+    assert app.plans == [FuturesPlan(Target(12), variants)]
+
+
+async def test_what_is_wrong_is_said_in_place_and_enter_does_not_start_it() -> None:
+    fake = FakeFutures(Wire())
+    app = DialogApp(fake.estimate)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("shift+tab", "shift+tab", "shift+tab")
+        await pilot.press(*"much", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert '"much" is not a limit.' in app.text()
+        await pilot.press("ctrl+u", "enter")
+        fake.refused = NoFutures("The work folder has no file snapshot.", "target")
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "The work folder has no file snapshot." in app.text()
+        assert app.plans == []
+        await pilot.press("escape")
+        await pilot.pause()
+    assert app.plans == [None]
+
+
+async def test_a_cost_that_has_changed_is_shown_before_it_is_paid() -> None:
+    factor = 1
+
+    async def estimate(plan: FuturesPlan) -> Estimate:
+        return estimated(plan, past=1_000 * factor)
+
+    app = DialogApp(estimate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.workers.wait_for_complete()
+        app.dialog._computed = None  # pyright: ignore[reportPrivateUsage]
+        factor = 50
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "The cost has changed. Press Enter again to start." in app.text()
+        assert "150k tokens" in app.text()
+        assert app.plans == []
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+    assert len(app.plans) == 1
+
+
+@pytest.mark.exhaustive
+async def test_a_key_in_the_check_is_refused() -> None:
+    app = DialogApp(FakeFutures(Wire()).estimate)
+    app.form.check = f"curl -H sk-{'a1B2' * 12}"
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "looks like an API key" in app.text()
+    assert app.plans == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("theme", "size", "each"),
+    [
+        ("kimi-dark", (120, 40), False),
+        ("kimi-light", (80, 24), True),
+        ("kimi-dark", (60, 20), False),
+    ],
+)
+async def test_pictures(theme: str, size: tuple[int, int], each: bool, picture: Pictures) -> None:
+    app = DialogApp(FakeFutures(Wire()).estimate, theme=theme)
+    app.form.has_one_message = app.form.has_one_model = not each
+    app.form.check = "make test" if each else ""
+    async with app.run_test(size=size) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        picture(app)

@@ -1,0 +1,222 @@
+"""Futures on the main screen: started by command and in the preview, on the timeline, read live, answered, and set side by side."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from support.chat_server import ChatServer, gate, say, status
+from support.fake_futures import FakeFutures
+from support.screens import Desk, desk
+
+from kimi_tui.tui.dialogs.text_dialog import TextDialog
+from kimi_tui.tui.futures.dialog import FuturesDialog
+from kimi_tui.tui.futures.page import FuturesPage
+from kimi_tui.tui.keyboard import LetterRun
+from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.wire.events import ApprovalRequest, TextPart
+
+
+@asynccontextmanager
+async def table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: ChatServer
+) -> AsyncIterator[tuple[Desk, FakeFutures]]:
+    """Return an open session with one turn, and the futures that it will have."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    monkeypatch.setattr("kimi_tui.tui.futures.dialog.WAIT_S", 0.0)
+    async with desk(tmp_path, server.base_url) as one:
+        await one.ready()
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        fake = FakeFutures(soul.wire)
+        one.screen.futures._engine = fake  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        server.script(say("Good."))
+        await one.say("Read the tokenizer")
+        await one.idle()
+        yield one, fake
+
+
+async def started(one: Desk, fake: FakeFutures, command: str = "/futures 2 Use a set") -> None:
+    """Start futures by a command, and wait until the timeline has them."""
+    await one.say(command)
+    await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
+    await one.sees("tokens of the past")
+    await one.pilot.press("enter")
+    await one.until(lambda: bool(fake.plans))
+    await one.sees("2 futures started")
+    await one.sees("├─· 1   Use a set")
+
+
+def asks(number: int) -> ApprovalRequest:
+    """Return a request for a command."""
+    return ApprovalRequest(
+        f"r{number}", f"c{number}", "Run this command?", f"make test{number}", ""
+    )
+
+
+async def answer(one: Desk, key: str) -> None:
+    """Press a key once the question takes keys."""
+    await one.until(lambda: (panel := one.screen.bench.question) is not None and panel.accepts_keys)
+    await one.pilot.press(key)
+
+
+async def test_they_grow_on_the_timeline_while_the_conversation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await one.say("/futures 9")
+        await one.sees('"9" is not possible. Choose 2 to 4 futures.')
+        one.screen.prompt.area.take()
+        await started(one, fake)
+        (plan,) = fake.plans
+        assert [variant.message for variant in plan.variants] == ["Use a set", "Use a set"]
+        assert plan.target.is_end
+        first, second = (state.key for state in fake.states)
+        fake.work(first, "I read it.", step=4)
+        await one.sees("step 4")
+        server.script(say("I go on."))
+        await one.say("What else?")
+        await one.idle()
+        await one.sees("I go on.")
+        fake.end(first, check="passed", check_exit=0)
+        await one.sees("Future 1 (Use a set) has ended: check passed.")
+        fake.end(second, check="failed", check_exit=2)
+        await one.sees("The futures have ended: 1 of 2 passed the check.")
+
+
+async def test_one_is_read_live_steered_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await started(one, fake)
+        first, second = (state.key for state in fake.states)
+        fake.work(second, "I begin with the ", step=1)
+        timeline = one.screen.bench.views.timeline
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
+        timeline.select((f"future {second}", 0))
+        await one.pilot.press("enter")
+        await one.sees("I begin with the")
+        assert one.screen.futures.view is not None
+        fake.tell(second, TextPart("tokenizer itself."))
+        await one.sees("tokenizer itself.")
+        await one.sees("Reading future 2")
+        await one.pilot.press("m")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.pilot.press(*"faster", "enter")
+        await one.until(lambda: fake.said == [(second, "faster")])
+        await one.until(lambda: one.screen.is_current)
+        # What is typed here is for this future, and is asked about before it is sent.
+        typed = "use a set and keep it small"
+        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 30.0)
+        await one.pilot.press(*("space" if letter == " " else letter for letter in typed))
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        dialog = one.app.screen
+        assert isinstance(dialog, TextDialog)
+        await one.until(lambda: dialog.area.text.endswith(typed))
+        assert sum(isinstance(each, TextDialog) for each in one.app.screen_stack) == 1
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.is_current)
+        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 0.0)
+        assert one.screen.prompt.area.text == ""
+        await one.pilot.press("x")
+        await one.until(lambda: fake.stopped == [second])
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.futures.view is None)
+        await one.sees("Good.")
+        assert first not in fake.stopped
+
+
+async def test_all_that_is_asked_waits_in_one_queue_with_the_name_of_its_future(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await started(one, fake)
+        first, second = (state.key for state in fake.states)
+        fake.ask(second, asks(1))
+        await one.sees("Future 2: Use a set")
+        fake.ask(first, asks(1))
+        await one.sees("1 of 2")
+        await one.sees("stop this future")
+        await answer(one, "y")
+        # Requests of different futures may have the same id.
+        await one.until(lambda: fake.answers == [(second, "r1", "once", "")])
+        await one.sees("Future 1: Use a set")
+        await answer(one, "escape")
+        await one.until(lambda: fake.stopped == [first])
+        fake.asked.clear()
+        fake.change(first, asks=())
+        await one.until(lambda: one.screen.bench.question is None)
+
+
+async def test_from_any_checkpoint_by_a_key_of_the_preview(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await one.say("/rewind 0")
+        await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        await one.confirm("x", "Try several ways from here")
+        await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
+        await one.sees("Futures from #0")
+        await one.sees("tokens of the past")
+        await one.pilot.press("enter")
+        await one.until(lambda: bool(fake.plans))
+        assert fake.plans[0].target.id == 0
+        await one.say("/futures")
+        await one.until(lambda: isinstance(one.app.screen, FuturesPage))
+        await one.sees("3 of 3 still run")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.is_current)
+        assert fake.wire(fake.states[0].key)._subscriptions == []  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.exhaustive
+async def test_after_a_turn_that_failed_three_ways_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        server.script(status(400))
+        await one.say("Make it faster")
+        await one.idle()
+        await one.until(lambda: one.screen.conversation.state.can_resume)
+        await one.say("/futures")
+        await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
+        await one.sees("Try it three ways, from #2")
+        await one.pilot.press("escape")
+        assert fake.plans == []
+
+
+@pytest.mark.exhaustive
+async def test_whoever_quits_is_told_that_futures_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await started(one, fake)
+        await one.pilot.press("ctrl+c")
+        await one.sees("2 futures run and will be stopped.")
+        fake.end(fake.states[0].key)
+        fake.end(fake.states[1].key)
+
+
+@pytest.mark.exhaustive
+async def test_a_question_of_the_conversation_has_its_place_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from support.chat_server import call
+
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await started(one, fake)
+        server.script(call("WriteFile", {"path": "a.py", "content": "1\n"}), say("Done."), gate(0))
+        await one.say("Write a file")
+        await one.until(lambda: one.screen.bench.question is not None)
+        fake.ask(fake.states[0].key, asks(1))
+        await one.sees("1 of 2")
+        panel = one.screen.bench.question
+        assert panel is not None
+        assert panel.asker == ""
+        await answer(one, "y")
+        await one.sees("Future 1: Use a set")
+        await one.idle()
+        assert (Path(one.screen.transcript.work_dir) / "a.py").exists()
