@@ -46,6 +46,11 @@ class Pipes(NamedTuple):
 
 def main() -> int:
     """Serve until standard input ends; return the exit code. The pipes are named on the command line, `KEY=IN,OUT,ERR`."""
+    if sys.platform == "linux":
+        from kimi_tui.tools.sandbox import confine
+
+        # The end of standard input tells the same, but is not seen before the engine is loaded.
+        confine.end_with_parent(int(signal.SIGTERM))
     pipes: dict[str, Pipes] = {}
     for argument in sys.argv[1:]:
         key, _, numbers = argument.partition("=")
