@@ -173,7 +173,7 @@ async def _listen(terminal: BrowserTerminal, socket: web.WebSocketResponse) -> N
         match found:
             case ["stdin", str(text)]:
                 await terminal.type(text.encode("utf-8", "replace"))
-            case ["resize", {"width": int(columns), "height": int(rows)}]:
+            case ["resize", {"width": int(columns), "height": int(rows)}]:  # pyrefly: ignore[not-callable]
                 terminal.resize(columns, rows)
             case ["ping", str(text)]:
                 await socket.send_json(["pong", text[:40]])
