@@ -54,7 +54,7 @@ async def test_changes_since_the_start_since_a_turn_and_between_checkpoints(tmp_
         on.server.script(write("a", "1\n"), write("old", "1\n2\n3\n"), say("Done."))
         await on.soul.run("One")
         (on.work / ".env").write_text("KEY=22\n")
-        on.server.script(write("b", "1\n"), call("Shell", {"command": "rm a"}), say("Done."))
+        on.server.script(write("b", "other\n"), call("Shell", {"command": "rm a"}), say("Done."))
         await on.soul.run("Two")
         of_session = await on.soul.changes.of_session()
         assert said(of_session.changes)[-2:] == [("b", "new", 1, 0), ("old", "changed", 1, 0)]
