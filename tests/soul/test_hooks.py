@@ -261,7 +261,7 @@ async def test_time_travel_is_told(tmp_path: Path) -> None:
         await on.soul.travel.undo()
         # The end of a session waits a few seconds for its hooks, which a slow machine may need for the first of them.
         async with asyncio.timeout(60):
-            while '"undo"' not in (tmp_path / "told").read_text():  # noqa: ASYNC110
+            while '"undo"' not in (tmp_path / "told").read_text():  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(0.02)
         await on.soul.aclose()
         lines = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
