@@ -498,12 +498,12 @@ def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResu
     past, futures = "past files", "futures"
     match tier_of(backend, environ):
         case "overlay":
-            seen = "bisect and run-at show them at the path of the work folder (overlay)"
+            seen = "bisect and run-at run commands over them at the path of the work folder (overlayfs)"
             yield CheckResult(past, "ok", seen)
-            seen = "each future has its own files at the path of the work folder (overlay)"
+            seen = "each future has its own files at the path of the work folder (overlayfs)"
             yield CheckResult(futures, "ok", seen)
         case "copy":
-            seen = "bisect and run-at copy them for each run and show them at the path of the work folder; ignored folders are read-only"
+            seen = "bisect and run-at run commands over a copy of them at the path of the work folder; ignored folders are read-only"
             yield CheckResult(past, "ok", seen)
             seen = "each future has a copy of the files at the path of the work folder"
             yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")

@@ -16,7 +16,7 @@ from kimi_tui.migration.plain import CannotRead, FoundSession, PlainSession
 from kimi_tui.migration.writing import WrittenSession, target_of, write_session
 from kimi_tui.session.store import SessionStore
 
-FILES_WORDS = "Rewinding an imported session changes the conversation only: there are no snapshots of its files."
+FILES_WORDS = "A rewind to a step from before the import restores the conversation only: there are no file snapshots of those steps."
 _MOST_LOSSES = 4
 
 
@@ -93,8 +93,8 @@ def losses_words(losses: Counter[str]) -> str:
     if not found:
         return ""
     rest = len(found) - _MOST_LOSSES
-    named = ", ".join(found[:_MOST_LOSSES]) + (f" and {rest} more" if rest > 0 else "")
-    return f"Left out: {named}."
+    named = ", ".join(found[:_MOST_LOSSES]) + (f" and {rest} other kinds" if rest > 0 else "")
+    return f"Not imported: {named}."
 
 
 def place_of(store: SessionStore, found: FoundSession) -> Path:

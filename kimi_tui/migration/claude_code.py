@@ -189,7 +189,7 @@ class _ClaudeReader:
             has_results = True
             call = self._calls.pop(lenient_json.text(part.get("tool_use_id")), None)
             if call is None:
-                self.plain.losses["stray result"] += 1
+                self.plain.losses["unmatched tool result"] += 1
                 continue
             text, images = _content(part.get("content"), self.plain)
             call.result, call.images = files.output_of(text), images
@@ -263,7 +263,7 @@ class _ClaudeReader:
                 case "redacted_thinking":
                     self.plain.losses["encrypted reasoning part"] += 1
                 case _:
-                    self.plain.losses["unknown part"] += 1
+                    self.plain.losses["unreadable message part"] += 1
 
     def finished(self) -> PlainSession:
         self.plain.live = self._places.get(self._leaf, -1) if self._leaf else -1

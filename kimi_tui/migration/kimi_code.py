@@ -200,7 +200,7 @@ class _KimiCodeReader:
                     if url := self._image(lenient_json.mapping(place).get("url")):
                         entry.images.append(url)
                 case _:
-                    self.plain.losses["unknown part"] += 1
+                    self.plain.losses["unreadable message part"] += 1
 
     def _image(self, url: object) -> str:
         """Return an image as a `data:` URL, also one that is in a file; empty, and a loss, if it cannot be read."""
@@ -258,7 +258,7 @@ class _KimiCodeReader:
     def _result(self, call_id: str, text: str, failed: bool, at: float) -> None:
         call = self._calls.pop(call_id, None)
         if call is None:
-            self.plain.losses["stray result"] += 1
+            self.plain.losses["unmatched tool result"] += 1
             return
         call.result = files.output_of(text, self.plain.losses)
         call.failed, call.at = failed, at

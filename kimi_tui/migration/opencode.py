@@ -328,7 +328,7 @@ class _OpencodeReader:
             self._add_part(entry, part, kind)
         entry.stopped = error.get("name") == "MessageAbortedError"
         if entry.is_empty:
-            self._plain.losses["failed attempt"] += bool(error)
+            self._plain.losses["failed model request"] += bool(error)
             return place
         return self._put(entry, place)
 
@@ -379,7 +379,7 @@ class _OpencodeReader:
             case "subtask":
                 losses["sub-agent conversation"] += 1
             case _:
-                losses["unknown part"] += 1
+                losses["unreadable message part"] += 1
 
     def _call(self, part: Json) -> PlainCall:
         state = lenient_json.mapping(part.get("state"))

@@ -196,20 +196,20 @@ class _PiReader:
                     if call.id:
                         self._calls[call.id] = call
                 case _:
-                    self.plain.losses["unknown part"] += 1
+                    self.plain.losses["unreadable message part"] += 1
         if entry.is_empty:
-            self.plain.losses["failed attempt"] += 1
+            self.plain.losses["failed model request"] += 1
             return parent
         return self._added(entry)
 
     def _result(self, message: files.Json, at: float) -> None:
         call = self._calls.get(lenient_json.text(message.get("toolCallId")))
         if call is None:
-            self.plain.losses["stray result"] += 1
+            self.plain.losses["unmatched tool result"] += 1
             return
         if call.result is not None:
             # Two branches that begin behind one call have a result each; the first is the one that was sent.
-            self.plain.losses["second result"] += 1
+            self.plain.losses["repeated tool result"] += 1
             return
         text, call.images = _content(message.get("content"), self.plain)
         call.result = files.output_of(text)

@@ -402,7 +402,7 @@ class _SessionWriter:
             one for one in entry.kept if one in old.marks and old.marks[one].kind != "compaction"
         ]
         if len(kept) < len(entry.kept):
-            self._plain.losses["kept message"] += len(entry.kept) - len(kept)
+            self._plain.losses["missing kept message"] += len(entry.kept) - len(kept)
         left = self._leave(
             JournalEntry(
                 op="compaction",

@@ -337,8 +337,8 @@ def build_remark(past: Past, candidates: Sequence[Candidate]) -> str:
     if not files:
         return ""
     return (
-        f"The result may be wrong: {some_of(files, 3)} changed in the searched steps, "
-        "but the command finds ignored folders such as .venv as they are now."
+        f"The result may be wrong: dependencies changed during the searched steps ({some_of(files, 3)}), "
+        "but each test uses the ignored folders, such as .venv, as they are now."
     )
 
 

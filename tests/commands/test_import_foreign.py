@@ -29,7 +29,7 @@ def test_sessions_are_listed_then_imported_and_only_once(pi: Place) -> None:
     assert listed.code == 0
     assert "Hello pi." in listed.out
     assert "would be imported" in listed.out
-    assert "there are no snapshots of its files" in listed.out
+    assert "there are no file snapshots of those steps" in listed.out
     assert pi.store.list(pi.work) == []
     (row,) = pi.run("import", "--from", "pi", "--json").json
     assert (row["state"], row["messages"], row["tool_calls"], row["forks"]) == (

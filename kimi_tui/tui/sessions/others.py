@@ -140,7 +140,9 @@ class OtherSessions:
         """
         found = self._found.get(row.id)
         if found is None:
-            raise SessionError("This session is not there any more.")
+            raise SessionError(
+                "This session no longer exists: its agent deleted or moved it. Esc goes back."
+            )
         try:
             plain = self._whole(found, row.id)
             import_session(self._store, plain)

@@ -464,8 +464,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
         if self._found:
             return "No session contains these words."
         if self._shows_others:
-            where = "" if self._everywhere else " in this folder. Tab shows those of all folders"
-            return f"Other agents have no session that is not imported yet{where}."
+            if self._everywhere:
+                return "There are no more sessions of other agents to import."
+            return "There are no more sessions of other agents to import in this folder. Tab lists all folders."
         where = (
             "yet" if self._everywhere else "in this folder. Tab shows the sessions of all folders"
         )
@@ -835,7 +836,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     def _hints(self) -> tuple[Hint, ...]:
         back_key = self._key("leave")
         if self._doomed is not None and self._doomed.agent:
-            return ("y", "import"), (back_key, "leave it")
+            return ("y", "import"), (back_key, "cancel")
         if self._doomed is not None:
             return ("y", "delete"), (back_key, "keep it")
         if self._input.has_focus:
@@ -849,7 +850,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
                 (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
                 (back_key, "back to your sessions"),
             )
-        others = [(self._key("others"), f"import ({self._n_others})")] if self._n_others else []
+        others = [(self._key("others"), f"{self._n_others:,} to import")] if self._n_others else []
         hints = (
             ("Enter", "continue"),
             (self._key("find"), "search"),

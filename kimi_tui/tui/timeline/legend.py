@@ -66,7 +66,10 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (glyphs.pinned, "a pinned message: compactions keep it (key P)"),
         (glyphs.done, "in a /bisect search: the command passes here"),
         (glyphs.failed, "in a /bisect search: the command fails here"),
-        (glyphs.pending, "in a /bisect search: the command gives no result here"),
+        (
+            glyphs.pending,
+            "in a /bisect search: skipped, the command could not test this checkpoint",
+        ),
         (glyphs.running, "in a /bisect search: the command is running here"),
         ("grey rows", "a rewind to the selected row removes them from the conversation"),
         (glyphs.playhead, "in a replay: the moment that is shown"),
