@@ -160,7 +160,10 @@ class EditorAgent(acp.Agent):
         """Open a copy of a session; the original stays as it is, also while it is open."""
         if (known := self._sessions.get(session_id)) is not None:
             if known.soul.running:
-                raise RequestError(_INVALID, "A turn runs. Stop it, or wait for its end, to fork.")
+                raise RequestError(
+                    _INVALID,
+                    "The agent is working. To fork the session, stop it or wait until it finishes.",
+                )
             forked = (await known.soul.travel.fork()).session_id
             session = await self._open(cwd, additional_directories, mcp_servers, forked)
         else:
@@ -217,7 +220,10 @@ class EditorAgent(acp.Agent):
         fork: bool = False,
     ) -> EditorSession:
         if not Path(cwd).is_absolute():
-            raise RequestError(_INVALID, f'The folder "{one_line(cwd)[:200]}" is not absolute.')
+            raise RequestError(
+                _INVALID,
+                f'"{one_line(cwd)[:200]}" is not an absolute path. The editor must send the full path of the folder.',
+            )
         options = self._options._replace(
             work_dir=cwd,
             session=session_id or None,
@@ -331,7 +337,7 @@ def _servers(given: Sequence[Server]) -> tuple[ServerConfig, ...]:
             found.append(server_of(name, entry, Path("the editor"), "user"))
         except BadEntry as bad:
             raise ConfigError(
-                f'The MCP server "{one_line(one.name)[:40]}" of the editor cannot be used: {bad}.'
+                f'The MCP server "{one_line(one.name)[:40]}" from the settings of the editor cannot be used: {bad}.'
             ) from bad
     return tuple(found)
 

@@ -87,7 +87,7 @@ class Pipe:
                 message = cast("dict[str, Any]", found)
                 if isinstance(message.get("method", ""), str):
                     return message
-            await self._refuse(_INVALID_REQUEST, "This line is not a message of JSON-RPC.")
+            await self._refuse(_INVALID_REQUEST, "This line is not a JSON-RPC message.")
         return None
 
     async def close(self) -> None:

@@ -328,7 +328,9 @@ class EditorSession:
             # The variables of the environment were for the model of the start.
             choice = choose_model(self._launch.config, Overrides(model=name), {})
             if not isinstance(choice, ModelChoice):
-                raise ConfigError(f"There is no API key for {name}.")
+                raise ConfigError(
+                    f"There is no API key for {name}. Run kimi-tui in a terminal to add one."
+                )
             launch = self._launch._replace(choice=choice)
             provider = await provider_of(launch, self.id)
         except ConfigError as error:

@@ -37,11 +37,13 @@ class EditorCommand(NamedTuple):
 
 
 COMMANDS: Mapping[str, EditorCommand] = {
-    "rewind": EditorCommand("Go back to before a checkpoint, with its files if you like", "N"),
+    "rewind": EditorCommand(
+        "Rewind to just before a checkpoint, and restore its files if you want", "N"
+    ),
     "undo": EditorCommand("Undo the last rewind, switch, D-Mail or compaction"),
     "redo": EditorCommand("Redo what was undone last"),
     "checkpoints": EditorCommand("List the checkpoints of this conversation"),
-    "worldlines": EditorCommand("List the world lines (branches) that were left"),
+    "worldlines": EditorCommand("List the other world lines (branches of this conversation)"),
     "switch": EditorCommand("Switch to a world line (a branch)", "K"),
     "compact": EditorCommand("Replace older messages by a summary", "what to keep"),
 }
@@ -125,7 +127,11 @@ class EditorTravel:
             return "Nothing changed."
         choice: FilesChoice = chosen
         outcome = await self._soul.travel.rewind(target, choice)
-        words = [f"Restored the files of {where}."] if choice == "only" else [f"Now at {where}."]
+        words = (
+            [f"Restored the files of {where}."]
+            if choice == "only"
+            else [f"The conversation is now at {where}."]
+        )
         if choice != "only":
             words.append(
                 f"{counted(outcome.messages_dropped, 'message')} left the context; /undo brings them back."
@@ -133,21 +139,25 @@ class EditorTravel:
         if outcome.changed:
             words.append(f"Files restored: {some_of(outcome.changed, _MOST_FILES)}.")
         if outcome.conflicts:
-            words.append(f"Not restored: {some_of(outcome.conflicts, _MOST_FILES)}.")
+            words.append(
+                f"Not restored, because something other than the agent changed them: {some_of(outcome.conflicts, _MOST_FILES)}."
+            )
         if outcome.prompt:
-            words.append(f"The message there was: {one_line(outcome.prompt)[: _LABEL_CHARS * 4]}")
+            words.append(
+                f"Your message at that checkpoint was: {one_line(outcome.prompt)[: _LABEL_CHARS * 4]}"
+            )
         words.append("The editor still shows the old messages; the agent does not have them.")
         return " ".join(words)
 
     async def _world_lines(self) -> str:
         found = await self._soul.lines.all()
         if not found:
-            return "There is no world line besides this one. A rewind, D-Mail or compaction leaves one."
+            return "There is no other world line yet. A rewind, D-Mail or compaction creates one."
         await self._soul.flush()
         names = await asyncio.to_thread(shown_lines, self._soul.session)
         rows = [
             f"- **{line.n}** {one_line(names[line.n].name)[:_LABEL_CHARS] if line.n in names else ''} "
-            f"({counted(line.n_messages, 'message')}, left by {line.reason})"
+            f"({counted(line.n_messages, 'message')}, created by {line.reason})"
             for line in found[-_MOST_ROWS:]
         ]
         return "\n".join([*rows, "", "/switch K continues on one of them."])
@@ -158,7 +168,7 @@ def _would(preview: RewindPreview, files: FilesPreview) -> str:
     about = "about " if preview.estimated else ""
     rows = [
         f"- removes {counted(preview.steps, 'step')}, {counted(preview.messages, 'message')}",
-        f"- {about}{preview.tokens_before:,} tokens before, {about}{preview.tokens_after:,} after",
+        f"- context: {about}{preview.tokens_before:,} tokens before, {about}{preview.tokens_after:,} after",
     ]
     if files.reason:
         rows.append(f"- files stay as they are: {one_line(files.reason)}")
@@ -167,11 +177,13 @@ def _would(preview: RewindPreview, files: FilesPreview) -> str:
         rows.append(f"- can restore {named}")
     if files.conflicts:
         named = some_of([one_line(one.path) for one in files.conflicts], _MOST_FILES)
-        rows.append(f"- changed by others and kept: {named}")
+        rows.append(f"- not restored, because something other than the agent changed them: {named}")
     if preview.servers:
-        rows.append(f"- not restored: what {', '.join(map(one_line, preview.servers))} did")
+        rows.append(
+            f"- not undone: what these MCP servers did: {', '.join(map(one_line, preview.servers))}"
+        )
     if preview.ran_commands:
-        rows.append("- not restored: what commands did outside this folder")
+        rows.append("- not undone: changes that commands made outside this folder")
     return "\n".join([*rows, "", "The removed messages become a world line (a branch)."])
 
 
@@ -185,4 +197,4 @@ def _table(rows: Sequence[CheckpointRow]) -> str:
     ]
     left = len(rows) - len(shown)
     head = [f"({left:,} earlier ones are not shown)", ""] if left > 0 else []
-    return "\n".join([*head, *shown, "", "/rewind N goes back to before one of them."])
+    return "\n".join([*head, *shown, "", "/rewind N rewinds to just before checkpoint N."])

@@ -109,7 +109,10 @@ class BrowserServer:
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Refuse what names another host, and give every answer the headers that keep the page alone."""
         if request.headers.get("Host", "") not in self._hosts:
-            return web.Response(status=403, text="This server is not known by that name.\n")
+            return web.Response(
+                status=403,
+                text="This address does not belong to this server. Open the address that kimi-tui serve printed.\n",
+            )
         try:
             response = await handler(request)
         except web.HTTPException as refused:
@@ -124,10 +127,16 @@ class BrowserServer:
     async def _terminal(self, request: web.Request) -> web.StreamResponse:
         origin = request.headers.get("Origin", "")
         if origin.removeprefix("http://") not in self._hosts or not origin.startswith("http://"):
-            return web.Response(status=403, text="This page may not open a terminal here.\n")
+            return web.Response(
+                status=403,
+                text="A page from another address may not open a terminal here. Open the address that kimi-tui serve printed.\n",
+            )
         given = request.match_info["token"].encode("utf-8", "replace")
         if not secrets.compare_digest(given, self.token.encode()):
-            return web.Response(status=403, text="The token is wrong.\n")
+            return web.Response(
+                status=403,
+                text="The token in the address is wrong. Open the address that kimi-tui serve printed.\n",
+            )
         if len(self._terminals) >= MOST_TERMINALS:
             return web.Response(
                 status=503, text=f"{MOST_TERMINALS} tabs are open. Close one of them.\n"

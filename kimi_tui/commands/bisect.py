@@ -127,7 +127,7 @@ def _bisect_parser() -> CommandLineParser:
         metavar="N",
         type=_times,
         default=1,
-        help="run the command N times on the files of each state, which is bad if one of the runs fails (default: 1)",
+        help="run the command N times on the files of each checkpoint; the checkpoint is bad if one of the runs fails (default: 1)",
     )
     return _with_command(parser)
 
@@ -413,9 +413,9 @@ class _Shown:
         if not self._is_json:
             changes, most = counted(len(candidates), "file change"), counted(search.n_left, "state")
             say(
-                f"Searching {changes}. The command runs on the newest and the oldest files first, then on at most {most} in between."
+                f"Searching {changes}. The command runs on the files of the newest and the oldest checkpoint first, then on the files of at most {most} in between."
                 if search.n_left
-                else f"Searching {changes}. The command runs on the newest and the oldest files."
+                else f"Searching {changes}. The command runs on the files of the newest and of the oldest checkpoint."
             )
         if build:
             _note(build)

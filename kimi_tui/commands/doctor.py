@@ -409,7 +409,7 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
         count, trouble = 0, error.strerror or str(error)
         is_busy = error.errno == errno.EMFILE
     if not trouble:
-        seen = f"the system reports them ({counted(count, 'watched folder')})"
+        seen = f"the system reports changed files ({counted(count, 'watched folder')})"
         return CheckResult("file changes", "ok", seen)
     advice = "Rewinds still work; in a large folder each step takes longer."
     if count:
@@ -498,12 +498,12 @@ def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResu
     past, futures = "past files", "futures"
     match tier_of(backend, environ):
         case "overlay":
-            seen = "bisect and run-at run commands over them at the path of the work folder (overlayfs)"
+            seen = "bisect and run-at run commands on old files, which are shown at the path of the work folder (overlayfs)"
             yield CheckResult(past, "ok", seen)
             seen = "each future has its own files at the path of the work folder (overlayfs)"
             yield CheckResult(futures, "ok", seen)
         case "copy":
-            seen = "bisect and run-at run commands over a copy of them at the path of the work folder; ignored folders are read-only"
+            seen = "bisect and run-at run commands on a copy of the old files, which is shown at the path of the work folder; folders that git ignores are read-only"
             yield CheckResult(past, "ok", seen)
             seen = "each future has a copy of the files at the path of the work folder"
             yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")
@@ -518,7 +518,7 @@ def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResu
                 futures,
                 "warn",
                 "each future has a copy of the files at another path",
-                "Programs that know the path of the work folder use the files there.",
+                "Programs that contain the path of the work folder read and change the real files there, not the copy.",
             )
 
 

@@ -78,7 +78,7 @@ def _parser() -> CommandLineParser:
         metavar="N",
         nargs="?",
         type=checkpoint_number,
-        help="begin before checkpoint N, by default with its message (default: the end of the conversation)",
+        help="begin before checkpoint N and, without --message, send its message again (default: begin at the end of the conversation)",
     )
     add = with_world_line(
         parser, "the checkpoints of world line (branch) K (default: the current one)"
@@ -95,25 +95,25 @@ def _parser() -> CommandLineParser:
         action="append",
         default=[],
         metavar="TEXT",
-        help="the first message: once for all futures, or once for each",
+        help="the first message; give it once for all futures, or once for each of them",
     )
     add(
         "--model",
         action="append",
         default=[],
         metavar="NAME",
-        help="the model: once for all futures, or once for each (default: the configured one)",
+        help="the model; give it once for all futures, or once for each of them (default: the configured one)",
     )
     add(
         "--check",
         metavar="COMMAND",
-        help="a shell command that runs in the files of each future at its end; exit code 0 means that it passed",
+        help="a shell command that checks the files of each future when the future ends; exit code 0 means that the check passed",
     )
     add("--network", action="store_true", help="let the check use the network")
     add(
         "--take",
         choices=("best",),
-        help="switch the session to the best future: one that passed the check, then one that left the tests alone, then the smallest change",
+        help="switch the session to the best future: first a passed check counts, then unchanged tests, then the smallest change",
     )
     add(
         "--mode",
@@ -133,7 +133,12 @@ def _parser() -> CommandLineParser:
         metavar="N",
         help="stop each future when it has cost N, in the currency of the prices in config.toml",
     )
-    add("--max-time", type=seconds, metavar="TIME", help="stop each future after 90, 10m or 1h")
+    add(
+        "--max-time",
+        type=seconds,
+        metavar="TIME",
+        help="stop each future after this time, for example 90 (seconds), 10m or 1h",
+    )
     add("--quiet", action="store_true", help="print no progress")
     return parser
 
@@ -231,7 +236,7 @@ class _FuturesRun:
             if self._signal:
                 os._exit(code)
             self._signal = code
-            self._tell("Stopping; what is finished is kept.")
+            self._tell("The futures are being stopped. Their finished steps are kept.")
             self._stopping = asyncio.ensure_future(futures.stop_all())
 
         for number, code in (
@@ -314,12 +319,14 @@ class _FuturesRun:
                 complain(f"{one.name}: {one.why}")
         if self._options.take and not taken and not self._signal:
             complain(
-                "No future was taken: none passed."
+                "The session was not switched: no future passed the check."
                 if self._options.check
-                else "No future was taken: none ended in order."
+                else "The session was not switched: no future ended without an error."
             )
         if conflicts:
-            complain(f"Not restored: {', '.join(conflicts)}.")
+            complain(
+                f"These files were not restored, because something else changed them: {', '.join(conflicts)}."
+            )
         return self._signal or (CONFLICTS if conflicts and not code else code)
 
 
@@ -339,7 +346,7 @@ def _estimate_words(estimate: Estimate) -> str:
 def _print(states: Sequence[FutureChanged]) -> None:
     rows: list[list[str]] = []
     for one in states:
-        check = one.check if one.check != "failed" else f"failed ({one.check_exit})"
+        check = one.check if one.check != "failed" else f"failed (exit code {one.check_exit})"
         rows.append(
             [
                 str(one.number),
@@ -347,7 +354,7 @@ def _print(states: Sequence[FutureChanged]) -> None:
                 one.state,
                 check or "–",
                 counted(len(one.own_check), "file") if one.own_check else "–",
-                f"{counted(one.files, 'file')} +{one.added} -{one.removed}",
+                f"{counted(one.files, 'file')}, lines +{one.added} -{one.removed}",
                 str(one.step),
                 tokens(one.tokens),
                 f"{one.cost:.4f}" if one.cost >= 0 else "–",

@@ -84,7 +84,7 @@ def _print(found: list[FoundSetting]) -> None:
         ]
     print_table(["id", "agent", "what", "name", "file", ""], rows)
     if any(one.state == "new" for one in found):
-        say("kimi-tui import-settings ID shows one of them and imports it after your yes.")
+        say("kimi-tui import-settings ID shows one of them and imports it if you confirm.")
 
 
 def _take(found: list[FoundSetting], wanted: str, work_dir: Path, *, is_sure: bool) -> int:
@@ -101,7 +101,7 @@ def _take(found: list[FoundSetting], wanted: str, work_dir: Path, *, is_sure: bo
     ):
         say(line)
     if one.state != "new":
-        complain(f"{one.name} {STATE_WORDS[one.state]}{f': {one.why}' if one.why else ''}.")
+        complain(f"{one.name}: {STATE_WORDS[one.state]}{f': {one.why}' if one.why else ''}.")
         return FAILED
     if not is_sure and not confirmed("Import this?"):
         return FAILED

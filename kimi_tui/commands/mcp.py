@@ -35,7 +35,7 @@ _VERBS = {
     "test": "start a server and list its tools",
     "login": "log in at the address of a server",
     "logout": "forget the login of a server",
-    "revoke": "take back the permission of this project's server",
+    "revoke": "revoke the permission of an MCP server of this project",
 }
 
 
@@ -381,7 +381,9 @@ def _revoke(name: str) -> int:
             f'you have not allowed an MCP server "{one_line(name)[:40]}" in this folder'
             f"{f'; allowed: {one_line(allowed)}' if allowed else ''}"
         )
-    say(f"Revoked: the MCP server {name}. It does not start until you allow it again in /mcp.")
+    say(
+        f"The permission of the MCP server {name} was revoked. The server does not start until you allow it again in /mcp."
+    )
     return DONE
 
 

@@ -73,9 +73,13 @@ def _address(text: str) -> str:
     except ValueError:
         found = None
     if found is None:
-        raise argparse.ArgumentTypeError(f'"{text}" is not an IP address, for example 127.0.0.1')
+        raise argparse.ArgumentTypeError(
+            f'"{text}" is not an IP address; use one such as 127.0.0.1'
+        )
     if found.is_unspecified:
-        raise argparse.ArgumentTypeError(f'"{text}" is every address; name one of this machine')
+        raise argparse.ArgumentTypeError(
+            f'"{text}" means all addresses; use one address of this machine, such as 127.0.0.1'
+        )
     return str(found)
 
 

@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui sessions",
-        description="Manage the stored sessions. Without a verb, list the sessions of this folder.",
+        description="Manage the stored sessions. Without a subcommand, list the sessions of this folder.",
         allow_abbrev=False,
     )
     parser.set_defaults(verb="list", all=False, archived=False, json=False)

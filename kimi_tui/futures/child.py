@@ -428,7 +428,7 @@ async def _main(out: int) -> int:
     try:
         order = Order(**json.loads(first))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ConfigError(f"The order of the future cannot be read: {error}") from error
+        raise ConfigError(f"The instructions for this future cannot be read: {error}") from error
     return await _Child(order, lines, Output(out)).run()
 
 

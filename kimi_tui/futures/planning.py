@@ -52,12 +52,12 @@ _NAME = 40
 _MOST_NAMED = 40
 _LONGEST_MESSAGE = 1_000_000
 _TIERS: dict[Tier, str] = {
-    "overlay": "Each future has the files at the path of the work folder; only what it changes takes room.",
-    "copy": "Each future has a copy of the files at the path of the work folder, because this system has no overlays there; ignored folders can only be read.",
-    "elsewhere": "Each future has a copy of the files at another path, because this system has no namespaces; programs that know the path of the work folder use the files there.",
+    "overlay": "Each future sees the files at the path of the work folder; only what it changes needs disk space.",
+    "copy": "Each future has a copy of the files at the path of the work folder, because this system cannot use overlayfs there; folders that git ignores are read-only.",
+    "elsewhere": "Each future has a copy of the files at another path, because this system has no namespaces; programs that contain the path of the work folder read and change the real files, not the copy.",
 }
 _NOT_ISOLATED = (
-    "Databases, containers and other programs are the same for all futures.",
+    "All futures share databases, containers and other running programs.",
     "The network is shared: a command that may use it can take a port from another future.",
     "Files outside the work folder are not isolated, and commits of a future stay in its own copy of .git.",
 )
@@ -139,7 +139,7 @@ class Planner:
         if self._launch.demo:
             raise NoFutures("The demo has no model that could run futures.")
         if reason := self._soul.folder.refusal:
-            raise NoFutures(f"{reason} Futures begin with a snapshot.", "target")
+            raise NoFutures(f"{reason} Futures need a file snapshot to begin from.", "target")
         uid, said = await self._beginning(plan.target)
         choices = [self._choice(one) for one in plan.variants]
         messages = [one.message.strip() or said for one in plan.variants]
@@ -173,7 +173,7 @@ class Planner:
         if target.is_end and not target.world_line:
             if self._soul.running:
                 raise NoFutures(
-                    "The agent is working, so the conversation has no end to begin at. Choose a checkpoint, or wait.",
+                    "The agent is working, so futures cannot begin at the end of the conversation. Choose a checkpoint, or wait until the agent finishes.",
                     "target",
                 )
             return "", ""
@@ -209,7 +209,7 @@ class Planner:
             chosen = self._named(name)
         if not isinstance(chosen, ModelChoice) or not chosen.model:
             raise NoFutures(
-                f'"{name}" cannot be used: no model, or no key for its server, is configured.'
+                f'The model "{name}" cannot be used: it is not configured, or its server has no API key.'
                 if name
                 else "No model is configured. Use /model to choose one.",
                 "model",
@@ -338,7 +338,9 @@ class Planner:
         servers = self._soul.servers
         if servers is None:
             return ()
-        return ("MCP servers are started once for each future, and act outside of its files.",)
+        return (
+            "Each future starts its own MCP servers; what these servers change is not isolated.",
+        )
 
     def _confinement(self, ground: Ground) -> tuple[str, ...]:
         if ground.is_confined:

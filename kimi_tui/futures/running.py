@@ -74,7 +74,7 @@ _OPINION_CHARS, _TASK_CHARS = 120_000, 4000
 _MOST_RECORDS = 20_000
 _MOST_TEXT = 1 << 16
 _WAITING = {
-    "first": "It waits until the first answer of another future begins, so that the past is paid for once.",
+    "first": "It waits until another future begins to answer, so that the shared conversation is cached and paid in full only once.",
     "turn": "It waits for its turn at the server.",
 }
 _NO_STEP = "It ended without a step."
@@ -225,7 +225,10 @@ class Futures:
     def _running(self, key: str) -> _Future:
         future = self._futures.get(key)
         if future is None:
-            raise NoFutures("That future does not run in this program.", "target")
+            raise NoFutures(
+                "That future is not running in this window of kimi-tui, so it cannot be controlled from here.",
+                "target",
+            )
         return future
 
     # -- the start -------------------------------------------------------------------------------
@@ -313,7 +316,10 @@ class Futures:
         except Exception as error:
             log.exception("a set of futures failed")
             for future in futures:
-                self._fail(future, f"{type(error).__name__} in the program; see the log file.")
+                self._fail(
+                    future,
+                    f"kimi-tui had an internal error ({type(error).__name__}); see the log file.",
+                )
         finally:
             for task in begun:
                 task.cancel()
@@ -738,7 +744,7 @@ class Futures:
         state = self.state(key)
         if not state.world_line:
             raise NoFutures(
-                "That future is no world line yet."
+                "That future is not a world line yet. Wait until it ends."
                 if not state.is_over
                 else "That future has no step, so there is nothing to switch to."
             )

@@ -65,7 +65,7 @@ def check(options: Options, headless: HeadlessOptions) -> None:
         raise ConfigError("--ephemeral cannot be used with --continue or --session")
     if headless.output_file == "-":
         raise ConfigError(
-            "--output-file: the answer goes to standard output in any case; name a file"
+            "--output-file needs the name of a file; the answer is always written to standard output as well"
         )
     if headless.output_file:
         folder = Path(headless.output_file).expanduser().absolute().parent

@@ -124,12 +124,12 @@ def _read_thread(
 ) -> None:
     """Read all files of a session, or up to a record: what a fork of it has in common with it."""
     if name in seen or len(seen) >= _MOST_BASES:
-        reader.plain.losses["missing fork beginning"] += 1
+        reader.plain.losses["missing parent session"] += 1
         return
     seen.append(name)
     own = [path for path in paths if (named := _ROLLOUT.fullmatch(path.name)) and named[1] == name]
     if not own:
-        reader.plain.losses["missing fork beginning"] += 1
+        reader.plain.losses["missing parent session"] += 1
     for path in own:
         for number, record in enumerate(files.records(path, reader.plain.losses)):
             ordinal = lenient_json.count(record.get("ordinal"))

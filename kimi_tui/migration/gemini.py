@@ -84,7 +84,7 @@ def read(found: FoundSession) -> PlainSession:
     if found.path.suffix == ".json":
         record = files.read_object(found.path, files.MOST_SESSION_BYTES)
         if not record:
-            raise CannotRead("The session cannot be read: it is no JSON.")
+            raise CannotRead("The session cannot be read: it is not valid JSON.")
         reader.set_all(record.get("messages"))
     else:
         for record in files.records(found.path, plain.losses):

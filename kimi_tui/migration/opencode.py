@@ -153,14 +153,14 @@ def _copied(database: Path, log: Path, folder: Path) -> Path:
         before = [_stamp(path) for path in (database, log)]
         if sum(size for size, _ in before) > _MOST_COPIED_BYTES:
             raise OSError(
-                f"it has more than {_MOST_COPIED_BYTES >> 30} GB and recent changes; end opencode first"
+                f"it has more than {_MOST_COPIED_BYTES >> 30} GB, and opencode is still changing it; quit opencode first"
             )
         for source, name in ((database, target), (log, target.with_name(f"{_DATABASE}-wal"))):
             with open(open_regular(source), "rb") as read, open(name, "wb") as write:
                 shutil.copyfileobj(read, write, 1 << 20)
         if [_stamp(path) for path in (database, log)] == before:
             return target
-    raise OSError("it is being written all the time; end opencode first")
+    raise OSError("opencode keeps writing to it; quit opencode first")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

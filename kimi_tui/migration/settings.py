@@ -41,8 +41,8 @@ KINDS: tuple[Kind, ...] = (
 )
 STATE_WORDS: Mapping[State, str] = {
     "new": "can be imported",
-    "present": "already here",
-    "used": "already used",
+    "present": "kimi-tui already has it",
+    "used": "used without an import",
     "unusable": "cannot be imported",
 }
 
@@ -55,7 +55,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _ALLOWED = re.compile(r"(\w+)(?:\((.{0,500})\))?", re.DOTALL)
 _PREFIX = re.compile(r"(?::\*|\s\*|\*)\Z")
 _HOST = re.compile(r"domain:([A-Za-z0-9.-]{1,253})")
-_READ_ANYWAY = "kimi-tui reads this itself"
+_READ_ANYWAY = "kimi-tui reads this file directly, so no import is needed"
 _HIDDEN = "(hidden)"
 
 
@@ -183,7 +183,7 @@ class _SettingsFinder:
                 path.name,
                 path,
                 "user",
-                "Codex' rules are a program of their own",
+                "Codex rules are written as code, which kimi-tui cannot run",
             )
 
     def _gemini(self) -> None:
@@ -288,13 +288,16 @@ class _SettingsFinder:
             name = f"{hook.event}: {one_line(hook.command)[:60]}"
             self._add(agent, "hook", name, path, place, about, state, why, {"entry": entry})
         for event in elsewhere:
-            self._say(agent, "hook", event, path, place, "this program has no such event")
+            self._say(agent, "hook", event, path, place, "kimi-tui has no such event")
 
     def _hook_state(self, hook: Hook, place: str) -> tuple[State, str]:
         if hook.trouble:
             return "unusable", hook.trouble
         if place == "folder":
-            return "unusable", "it belongs to this folder; copy it into .kimi-tui/hooks.toml there"
+            return (
+                "unusable",
+                "it belongs to this folder; copy it into .kimi-tui/hooks.toml in this folder",
+            )
         if json.dumps(hook.command) in self._config or hook.command in self._config:
             return "present", "config.toml has a hook with this command"
         return "new", ""
@@ -309,12 +312,12 @@ class _SettingsFinder:
             state: State = "unusable"
             wanted = ""
             if key != "allow":
-                why = f"kimi-tui has no rules that {'ask' if key == 'ask' else 'refuse'}; hooks can"
+                why = f"kimi-tui has no rules that {'ask' if key == 'ask' else 'refuse'}; use a hook for this"
             else:
                 wanted, why = _rule_of(rule)
                 state = "new" if wanted else "unusable"
             if wanted in self._rules:
-                state, why = "present", "this folder has this permission"
+                state, why = "present", "the permission already exists in this folder"
             about = f"{key}: {name}"
             if wanted.startswith("host:"):
                 host = wanted.removeprefix("host:")
@@ -359,7 +362,12 @@ class _SettingsFinder:
             text = prompt.replace("{{args}}", "$ARGUMENTS")
             if "!{" in text:
                 self._say(
-                    agent, "command", name, path, place, "it runs shell commands before it is sent"
+                    agent,
+                    "command",
+                    name,
+                    path,
+                    place,
+                    "its text contains shell commands that run before the prompt is sent, which kimi-tui does not support",
                 )
                 continue
             if isinstance(about, str):
@@ -383,7 +391,7 @@ class _SettingsFinder:
         target = folder / (f"{name}.md" if kind == "command" else name)
         state: State = "new"
         if not _NAME.fullmatch(name):
-            state, why = "unusable", "its name has no letters that a command can have"
+            state, why = "unusable", "its name has no character that a command name may contain"
         elif os.path.lexists(target):
             state, why = "present", f"{short(target)} exists"
         elif copies and place == "folder":
@@ -404,14 +412,14 @@ class _SettingsFinder:
         if not text or not text.strip():
             return
         state: State = "new"
-        why = "it is added to your own notes, which every session gets"
+        why = "its text is added to your personal notes (instructions for the agent), which every session reads"
         if place == "folder":
             state, why = (
                 "unusable",
                 "it belongs to this folder; name it AGENTS.md, and every agent reads it",
             )
         elif text.strip() in self._notes:
-            state, why = "present", "your own notes have this text"
+            state, why = "present", "your personal notes already contain this text"
         self._add(
             agent,
             "note",
@@ -642,19 +650,22 @@ def _rule_of(rule: str) -> tuple[str, str]:
     """Return our rule for a permission of Claude Code or Gemini CLI, and why there is none."""
     found = _ALLOWED.fullmatch(rule.strip())
     if found is None:
-        return "", "its form is not known"
+        return "", "its format is not known"
     tool, what = found[1], (found[2] or "").strip()
     if our_name(tool) == "Shell":
         command = " ".join(_PREFIX.sub("", what).split())
         if not command or not re.fullmatch(r"[\w./ :=@+-]+", command, re.ASCII):
-            return "", "it would allow any command, or a pattern"
+            return (
+                "",
+                "it would allow every command, or it contains a pattern, which kimi-tui does not support",
+            )
         if because := never_because(command.split()[0]):
             return "", because
         return command, ""
     if our_name(tool) == "FetchURL" and (host := _HOST.fullmatch(what)):
         return f"host:{host[1].lower()}", ""
     if tool.startswith("mcp__"):
-        return "", "tools of MCP servers are allowed when they are first used"
+        return "", "kimi-tui asks you to allow a tool of an MCP server when the agent first uses it"
     return "", "kimi-tui has no permission of this kind"
 
 

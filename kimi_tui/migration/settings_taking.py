@@ -69,7 +69,7 @@ def _take_server(setting: FoundSetting, work_dir: Path, environ: Mapping[str, st
         pass
     write_entry(path, name, setting.content["entry"])
     when = "starts with" if is_own else "asks to be allowed in"
-    return f"{name} is in {short(path)}. It {when} the next session; kimi-tui mcp test {name} tries it."
+    return f"The MCP server {name} was added to {short(path)}. It {when} the next session. To test it now, run kimi-tui mcp test {name}."
 
 
 def _take_skill(setting: FoundSetting, environ: Mapping[str, str]) -> str:
@@ -137,10 +137,14 @@ def _take_note(setting: FoundSetting, environ: Mapping[str, str]) -> str:
         raise NotTaken(f"{short(path)} has this text already.")
     after = f"{before.rstrip()}\n\n{text}\n".lstrip("\n")
     if len(after.encode()) > _MOST_NOTES_BYTES:
-        raise NotTaken(f"{short(path)} would be longer than 32 KiB, which is what a session reads.")
+        raise NotTaken(
+            f"With this text, {short(path)} would be longer than 32 KiB, and a session reads at most 32 KiB of it."
+        )
     make_private(real.parent)
     Storage().replace_file(real, after.encode("utf-8", "replace"))
-    return f"The text is at the end of {short(path)}. New sessions get it."
+    return (
+        f"The imported instructions were added to the end of {short(path)}. New sessions read them."
+    )
 
 
 def _take_permission(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str]) -> str:

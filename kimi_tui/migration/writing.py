@@ -103,7 +103,7 @@ def write_session(
     found = plain.found
     target = target_of(store, found.agent, found.id, work_dir)
     if target.exists():
-        raise CannotRead(f"The session was imported before ({target.name[:8]}).")
+        raise CannotRead(f"This session was already imported, as session {target.name[:8]}.")
     storage = store.storage
     temporary = target.with_name(f".import-{target.name}")
     try:

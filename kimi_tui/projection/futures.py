@@ -35,7 +35,7 @@ def state_words(one: FutureChanged) -> str:
         case "asking":
             return "asks you"
         case "checking":
-            return "check runs"
+            return "check is running"
         case "running":
             return f"step {one.step}" if one.step else "starting"
         case _:

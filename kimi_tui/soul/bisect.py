@@ -337,8 +337,8 @@ def build_remark(past: Past, candidates: Sequence[Candidate]) -> str:
     if not files:
         return ""
     return (
-        f"The result may be wrong: dependencies changed during the searched steps ({some_of(files, 3)}), "
-        "but each test uses the ignored folders, such as .venv, as they are now."
+        f"The result may be wrong: files that define dependencies changed during these steps ({some_of(files, 3)}), "
+        "but every test uses the present contents of ignored folders, such as .venv."
     )
 
 

@@ -270,7 +270,7 @@ class _Repository:
     def __init__(self, work_dir: Path, environ: Mapping[str, str]) -> None:
         if find_program("git", environ, work_dir) is None:
             raise NoCommits(
-                "git was not found in PATH. Install it in a folder that the agent cannot write to."
+                "git was not found in any folder of PATH that the agent cannot write to. Install git in such a folder, for example /usr/bin."
             )
         git = safe_git(work_dir, environ)
         if git is None and (work_dir / "HEAD").is_file() and (work_dir / "objects").is_dir():

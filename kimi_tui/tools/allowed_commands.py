@@ -38,7 +38,7 @@ def rule_of(text: str, work_dir: Path, environ: Mapping[str, str]) -> Rule:
     words = _words(text, work_dir, environ)
     if words[0].startswith("mcp__") and not _TOOL.fullmatch(text.strip()):
         raise BadRule(
-            "a tool of an MCP server is mcp__SERVER__TOOL, and all tools of one are mcp__SERVER"
+            "write mcp__SERVER__TOOL for one tool of an MCP server, and mcp__SERVER for all tools of a server"
         )
     if because := never_because(words[0]):
         raise BadRule(f"{words[0]} cannot be allowed, because {because}")

@@ -39,9 +39,7 @@ MAX_LINES = 1000
 _AT_ONCE_BYTES = 64 * 1024
 """Bytes that are handled on the event loop."""
 _BLOCK_BYTES = 256 * 1024
-_UNSAVED = (
-    "This is the text in the user's editor, which is not saved; edits change the file on the disk."
-)
+_UNSAVED = "This is the unsaved text in the user's editor. Your edits change the file on the disk, which may differ from this text."
 _COUNTED_BYTES = 256 * 1024 * 1024
 """Bytes up to which lines are counted only to give their total or to number a tail; beyond, the answer says that they are not."""
 

@@ -381,7 +381,9 @@ def rule_words(rule: RuleFigures) -> str:
 
     unit = ""
     if not rule.currency:
-        unit = " (tokens of uncached input, because the models have no prices in one currency)"
+        unit = (
+            " (in tokens of uncached input, because prices are unknown or in different currencies)"
+        )
     return (
         f"{did}. The D-Mails took {tokens(rule.taken)} tokens out of the context; in {counted(rule.calls, 'model call')} since then "
         f"this saved {amount(rule.saved)} and cost {amount(rule.cost)}, net {amount(rule.net)}{unit}"

@@ -619,7 +619,7 @@ def read_table(path: Path, like: Folders | None = None) -> tuple[dict[str, Any],
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MOST_BYTES or file.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError("the list of files begins with other data")
+            raise ValueError("the list of files does not begin as expected, so it may be damaged")
         _check(file, size)
         file.seek(len(_MAGIC))
         reader = _TableReader(file, size - 4, like or {})

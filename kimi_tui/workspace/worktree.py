@@ -45,7 +45,9 @@ def write_worktree(
         NoBase: it cannot be written; nothing of it is left.
     """
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise NoBase(f'"{short(folder)}" already exists. Choose a new or an empty folder.')
+        raise NoBase(
+            f'"{short(folder)}" already exists and is not empty. Choose a new or an empty folder.'
+        )
     files = past.files(state)
     temporary = folder.parent / new_temporary_name(folder.name)
     note = notes / f"{_NOTE}{os.urandom(8).hex()}"

@@ -196,7 +196,7 @@ def test_the_app_gets_its_own_variables_and_no_others() -> None:
         (["--port", "x"], '"x" is not a port'),
         (["--port", "70000"], '"70000" is not a port'),
         (["--host", "evil"], '"evil" is not an IP address'),
-        (["--host", "0.0.0.0"], "is every address; name one of this machine"),
+        (["--host", "0.0.0.0"], "means all addresses; use one address of this machine"),
         (["more"], "unrecognized arguments"),
     ],
 )

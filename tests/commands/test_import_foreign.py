@@ -65,6 +65,6 @@ def test_settings_are_listed_and_one_is_imported_by_its_id(pi: Place) -> None:
     assert one["id"] in pi.run("import-settings").out
     assert pi.run("import-settings", "0").complaint.startswith("There is no setting '0'.")
     assert "This needs a terminal to answer" in pi.run("import-settings", one["id"]).err
-    assert "docs is in " in pi.run("import-settings", one["id"], "--yes").out
+    assert "docs was added to " in pi.run("import-settings", one["id"], "--yes").out
     assert pi.run("import-settings", one["id"], "--yes").code == 1
     assert json.loads(pi.run("mcp", "list", "--json").out)[0]["name"] == "docs"

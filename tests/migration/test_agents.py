@@ -71,7 +71,7 @@ async def test_it_is_a_session_of_ours_afterwards_and_the_original_stays(
         assert done.world_lines == len(lines) == compactions + forks
         left = ["rewind"] * forks + ["compaction"] * compactions
         assert [line.reason for line in lines] == (left[::-1] if name == "claude" else left)
-        with pytest.raises(CannotRead, match="before"):
+        with pytest.raises(CannotRead, match="already imported"):
             written(store, plain, work)
     assert snapshot(folder) == before
     assert len(store.list(work)) == len(FACTS[name])

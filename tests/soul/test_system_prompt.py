@@ -91,6 +91,7 @@ def test_every_prompt_can_be_filled_in() -> None:
             "CHARACTERS",
             "SCHEMA",
             "FAULTS",
+            "FUTURES",
         ],
         "$x",
     )

@@ -54,7 +54,7 @@ _LABELS: dict[FieldName, str] = {
     "model": "",
     "check": "Check",
     "network": "Network",
-    "limit": "Limit each",
+    "limit": "Limit for each",
 }
 _OF_PLAN: dict[str, FieldName] = {
     "variants": "count",
@@ -228,7 +228,9 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._title = title
         self._model = model
         empty = (
-            "Empty: the message of this checkpoint" if has_message else "What should the agent do?"
+            "If empty, the message of this checkpoint is sent again"
+            if has_message
+            else "What should the agent do?"
         )
         most = range(COUNTS[-1])
         self._fields: dict[tuple[FieldName, int], ChoiceField | FormArea] = {}
@@ -241,7 +243,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             self._fields["model", at] = ChoiceField("model", at)
         self._fields["check", 0] = FormArea("check", placeholder=_CHECK, masks_keys=True)
         self._fields["network", 0] = ChoiceField("network")
-        limit = f"Optional: 200k, {form.currency}0.50, 10 min, 20 steps"
+        limit = f"Optional, for example 200k (tokens), {form.currency}0.50, 10 min or 20 steps"
         self._fields["limit", 0] = FormArea("limit", placeholder=limit)
         self._rows: dict[tuple[FieldName, int], Horizontal] = {}
         self._labels: dict[tuple[FieldName, int], Words] = {}

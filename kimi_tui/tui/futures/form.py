@@ -118,7 +118,10 @@ def parsed_limits(written: str, currency: str) -> Caps:
     """
     caps = Caps()
     if len(written) > _LIMIT_CHARS:
-        raise NoFutures("The limit is too long. Use for example 200k, $0.50 or 10 min.", "caps")
+        raise NoFutures(
+            "The text of the limit is too long. Use for example 200k (tokens), $0.50 or 10 min.",
+            "caps",
+        )
     for part in filter(None, (piece.strip() for piece in written.split(","))):
         bare = part.removeprefix(currency).strip()
         found = _LIMIT.fullmatch(bare)
@@ -150,11 +153,15 @@ def estimate_rows(found: Estimate, plan: FuturesPlan, currency: str) -> list[Lin
     rows = [_strong(_first_cost(found, currency)), _quiet(_most_cost(found, plan, currency))]
     if found.at_once < len(found.futures):
         at_once = "one" if found.at_once == 1 else str(found.at_once)
-        rows.append(_quiet(f"The server answers {at_once} at a time; the others wait."))
+        rows.append(_quiet(f"The server works on {at_once} futures at a time; the others wait."))
     if found.tier_words:
         rows.append(_quiet(found.tier_words))
     if found.shared:
-        rows.append(_quiet(f"Shared, copied when written: {_named(found.shared)}"))
+        rows.append(
+            _quiet(
+                f"Shared by the futures; a future that writes gets its own copy: {_named(found.shared)}"
+            )
+        )
     if found.copied:
         rows.append(_quiet(f"Copied for each: {_named(found.copied)}"))
     if found.not_isolated:
@@ -174,7 +181,9 @@ def _quiet(text: str) -> Line:
 
 
 def _first_cost(found: Estimate, currency: str) -> str:
-    said = f"The first requests send {formatting.tokens(found.tokens)} tokens of the past"
+    said = (
+        f"The first requests send the conversation so far, {formatting.tokens(found.tokens)} tokens"
+    )
     if found.cached:
         said += f", {formatting.tokens(found.cached)} from the cache"
     if found.cost >= 0:
@@ -195,7 +204,7 @@ def _most_cost(found: Estimate, plan: FuturesPlan, currency: str) -> str:
         others.append(formatting.counted(plan.caps.steps, "step"))
     each = f" Each stops after {' or '.join(others)}." if others else ""
     if parts:
-        return f"All of them together use at most {' or '.join(parts)}.{each}"
+        return f"All futures together use at most {' or '.join(parts)}.{each}"
     if others:
         return f"The cost has no limit.{each}"
     return "The cost has no limit: each future works until it is done."

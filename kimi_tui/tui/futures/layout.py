@@ -129,7 +129,9 @@ def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> li
     """Return what is to be known of one future, in at most `rows` rows: why it failed, its own check, its last words."""
     found: list[list[Span]] = []
     if one.state == "asking":
-        found += _wrapped("It asks you: Esc leads to the question.", "warn", width, 2)
+        found += _wrapped(
+            "It waits for your answer. Press Esc to go to the question.", "warn", width, 2
+        )
     if one.why and one.state in ("failed", "waiting", "stopped", "preparing"):
         style = "error" if one.state == "failed" else "quiet"
         found += _wrapped(one_line(one.why), style, width, 2)

@@ -244,7 +244,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         elif group.has_check:
             first = ranked(group.futures)[0]
             if first.check == "passed":
-                words += f"; by check, difference and cost future {first.number} comes first"
+                words += f"; future {first.number} ranks first by check, size of the diff and cost"
         room = width - 6 - sum(len(span.text) for span in left)
         if len(words) > room:
             words = group.words if len(group.words) <= room else ""
@@ -378,7 +378,9 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         if action in ("current", "prune") and not one.is_over:
             self.tell(f"Future {one.number} still runs.", advice="x stops it.")
         elif action in ("current", "prune") and one.state != "done" and not one.world_line:
-            self.tell(f"Future {one.number} has no steps that could be kept.")
+            self.tell(
+                f"Future {one.number} cannot be made current, because it has no finished steps."
+            )
         else:
             self.dismiss(PageAnswer(action, one.key))
 
@@ -416,10 +418,11 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         if self._opinion is None:
             return
         if not self._shown.group.is_over:
-            self.tell("A model can be asked when all futures have ended.")
+            self.tell("A model can give its opinion only when all futures have ended.")
             return
         self.tell(
-            f"A model reads {counted(len(self._shown.group.futures), 'future')}.", topic="opinion"
+            f"A model is reading {counted(len(self._shown.group.futures), 'future')} to give its opinion.",
+            topic="opinion",
         )
         self.run_worker(
             reported(self, partial(self._ask, self._opinion)), group="opinion", exclusive=True

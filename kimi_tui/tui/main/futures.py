@@ -314,7 +314,7 @@ class FuturesController:
             words = f"Future {one.number} ({future_name(one)[:40]}) has ended: {state_words(one)}."
             if group.is_over:
                 words = f"The futures have ended: {group.words}."
-                self._bench.tell(words, advice="/futures sets them side by side.")
+                self._bench.tell(words, advice="/futures shows them side by side.")
             elif one.state == "failed":
                 self._bench.tell(words, advice=one_line(one.why), level="warning")
             else:

@@ -51,7 +51,7 @@ HELP_TITLES: Mapping[Place, str] = {
     "missed": "Timeline",
     "found": "Timeline",
     "line": "World line",
-    "future": "Future on view",
+    "future": "Viewing a future",
     "search": "Search",
     "matches": "Search",
     "copy": "Selecting with a cursor",

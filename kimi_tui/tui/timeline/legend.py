@@ -53,12 +53,12 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (branch, "the world line branched off here"),
         (
             f"{branch[:2]}{glyphs.running} 1",
-            "future 1: another way from this checkpoint, which runs meanwhile",
+            "future 1: another continuation from this checkpoint, running",
         ),
         (f"{glyphs.pending} {glyphs.caution}", "a future that waits for its turn, that asks you"),
         (
             f"{glyphs.done} {glyphs.failed} {glyphs.stopped}",
-            "a future that is done, that failed or whose check did, that you stopped",
+            "a future that is done; that failed or failed its check; that you stopped",
         ),
         (arrow, "this D-Mail created the world line below it"),
         (glyphs.before, "messages from before a compaction, unseen by the model"),

@@ -79,9 +79,9 @@ def test_an_estimate_says_what_it_costs_and_what_is_not_isolated() -> None:
     plan = FuturesPlan(Target(5), (Variant(), Variant(), Variant()), caps=Caps(cost=0.5, steps=9))
     rows = words(estimated(plan), plan)
     assert rows[0] == (
-        "The first requests send 72.3k tokens of the past, 48.2k from the cache: $0.09."
+        "The first requests send the conversation so far, 72.3k tokens, 48.2k from the cache: $0.09."
     )
-    assert rows[1] == "All of them together use at most $1.50. Each stops after 9 steps."
+    assert rows[1] == "All futures together use at most $1.50. Each stops after 9 steps."
     assert "The server answers 2 at a time; the others wait." in rows
     assert any(row.startswith("Not isolated: Databases") for row in rows)
 
@@ -91,6 +91,6 @@ def test_without_prices_and_limits_that_is_said() -> None:
     cold = Estimate((FutureCost("a", "m", 10, 0), FutureCost("b", "m", 10, 0)), 20, 0)
     rows = words(cold, plan)
     assert rows[:2] == [
-        "The first requests send 20 tokens of the past.",
+        "The first requests send the conversation so far, 20 tokens.",
         "The cost has no limit: each future works until it is done.",
     ]

@@ -121,7 +121,10 @@ async def test_it_shows_facts_messages_and_files_side_by_side() -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
         text = app.text()
-        assert "2 of 3 passed the check; by check, difference and cost future 1 comes first" in text
+        assert (
+            "2 of 3 passed the check; future 1 ranks first by check, size of the diff and cost"
+            in text
+        )
         for words in ("check passed", "changed its own check", "check failed (exit 2)", "+52 −40"):
             assert words in text
         row = next(

@@ -196,7 +196,7 @@ async def _end(
     if change is None:
         named = "; ".join(one.words for one in outcome.found)
         main.bench.tell(
-            "One of several changes made the command fail, but the files between them could not be tested.",
+            "One of several changes made the command fail, but the checkpoints between them could not be tested.",
             advice=f"The changes are: {named}.",
             level="warning",
         )

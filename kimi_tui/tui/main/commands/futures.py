@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.wire.events import FutureChanged
 
-_USAGE = "For example: /futures, /futures 3, or /futures 3 Use a set in place of the list"
+_USAGE = "For example: /futures, /futures 3, or with a message to the agent: /futures 3 Use a set instead of the list"
 _NOT_YET = "It becomes a world line as soon as nothing runs in the current conversation."
 
 
@@ -118,7 +118,7 @@ async def start(
         return
     main.bench.tell(
         f"{counted(len(plan.variants), 'future')} started; the timeline shows them.",
-        advice="/futures sets them side by side.",
+        advice="/futures shows them side by side.",
     )
 
 
@@ -191,7 +191,9 @@ async def steer(main: MainParts, key: str, words: str = "") -> None:
         return
     state = main.futures.state(key)
     if state is None or state.is_over:
-        main.bench.tell("This future has ended meanwhile. Your message is in the prompt.")
+        main.bench.tell(
+            "This future ended before you sent the message. Your message was not sent; it is in the prompt."
+        )
         main.bench.keep(text)
         return
     engine = await main.futures.engine()
@@ -289,7 +291,10 @@ async def _take_file(main: MainParts, one: FutureChanged, path: str) -> None:
     mine = [each for each in files.files if each.path == path] if files is not None else []
     if files is None or not mine:
         words = files.reason if files is not None else ""
-        main.bench.tell(f"{shown_name(path)} is here as future {one.number} left it.", advice=words)
+        main.bench.tell(
+            f"{shown_name(path)} in your work folder is now as future {one.number} left it.",
+            advice=words,
+        )
         return
     leave = PreviewAction("r", "leave", "Leave the file as it is", verb="leave")
     bring = replace(BRING, title=f"Take {shown_name(path)} over", verb="take over")

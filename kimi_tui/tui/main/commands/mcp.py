@@ -301,7 +301,7 @@ async def _revoked(servers: McpServers, name: str) -> str:
         return f"The permission could not be revoked: {error.strerror or error}."
     if not was_allowed:
         return f"You have not allowed the MCP server {name} in this folder."
-    return f"Revoked: the MCP server {name}. It does not start until you allow it again."
+    return f"The permission of the MCP server {name} was revoked. The server does not start until you allow it again."
 
 
 async def _switched(servers: McpServers, name: str, tool: str, *, on: bool) -> str:

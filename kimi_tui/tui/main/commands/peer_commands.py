@@ -42,7 +42,7 @@ ELSEWHERE: Mapping[str, str] = {
     "extensions": "kimi-tui has no extensions. Commands are Markdown files in .kimi-tui/commands.",
     "feedback": _ISSUE,
     "files": _FILES,
-    "ide": "Run kimi-tui acp from an editor such as Zed to work there. /editor edits the prompt in your editor.",
+    "ide": "To work in an editor such as Zed, add an agent (ACP server) with the command kimi-tui acp to its settings. /editor edits the prompt in your editor.",
     "import": "Press i in /sessions to import a session of another agent, or run kimi-tui import in a shell. /import-settings imports settings.",
     "install-github-app": "kimi-tui does not work on GitHub by itself; the agent can use git and gh.",
     "keybindings": _KEY_BINDINGS,

@@ -31,7 +31,7 @@ async def test_a_server_is_listed_shown_without_its_secrets_and_imported(
         assert isinstance(question, CustomCommandScreen)
         await one.until(lambda: question.seen.is_open)
         await one.pilot.press("y")
-        await one.sees("already here")
+        await one.sees("kimi-tui already has it")
         await one.pilot.press("escape")
         written = json.loads((tmp_path / "own" / "mcp.json").read_text())
         assert written["mcpServers"]["docs"] == entry
