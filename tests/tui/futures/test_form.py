@@ -82,7 +82,7 @@ def test_an_estimate_says_what_it_costs_and_what_is_not_isolated() -> None:
         "The first requests send the conversation so far, 72.3k tokens, 48.2k from the cache: $0.09."
     )
     assert rows[1] == "All futures together use at most $1.50. Each stops after 9 steps."
-    assert "The server answers 2 at a time; the others wait." in rows
+    assert "The server works on 2 futures at a time; the others wait." in rows
     assert any(row.startswith("Not isolated: Databases") for row in rows)
 
 
