@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 2
 pytest=.venv/bin/pytest
 failed=.pytest_cache/v/cache/lastfailed
-few=5
+few=20
 
 "$pytest" --cache-clear "$@"
 code=$?

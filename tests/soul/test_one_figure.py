@@ -402,7 +402,7 @@ async def test_other_tools_before_anything_was_said(
         await on.soul.flush()
         # A kill: a session in which nothing was said leaves no files when it is closed.
         folder = on.session.dir
-        shutil.copytree(folder, tmp_path / "killed")
+        shutil.copytree(folder, tmp_path / "killed", ignore=shutil.ignore_patterns("*.tmp"))
         await on.soul.aclose()
         shutil.copytree(tmp_path / "killed", folder, dirs_exist_ok=True)
         on.session = on.store.find(on.session.id, on.work)
