@@ -110,11 +110,6 @@ class Updates:
         """Return the updates that tell of an event, in order; none for an event that an editor has no place for."""
         return list(self._of(event))
 
-    def card(self, key: str) -> Card | None:
-        """Return the look of a running call; None if it is not known."""
-        call = self._calls.get(key)
-        return call.card if call is not None else None
-
     def knows(self, key: str) -> bool:
         """Return whether the editor was told of a call that has no result yet."""
         call = self._calls.get(key)

@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import clean, one_line
-from kimi_tui.migration.plain import MOST_TEXT_CHARS, CannotRead, PlainTokens
+from kimi_tui.migration.plain import MOST_TEXT_CHARS, CannotRead, FoundSession, PlainTokens
 from kimi_tui.session.jsonl import CHUNK_BYTES, lines, parse
 
 MOST_SESSION_BYTES = 512 << 20
@@ -231,6 +231,24 @@ def image_url(media_type: object, data: object, losses: Counter[str]) -> str:
 def same_folder(one: str, other: str) -> bool:
     """Return whether two paths name the same folder, as far as their spelling tells."""
     return bool(one) and os.path.normpath(one) == os.path.normpath(other)
+
+
+def sessions_in(
+    projects: Iterable[Path], described: Callable[[Path], FoundSession | None], work_dir: str
+) -> list[FoundSession]:
+    """Return the sessions in the `.jsonl` files of some folders.
+
+    Args:
+        projects: the folders.
+        described: returns the session in a file; None if there is none.
+        work_dir: the work folder whose sessions are wanted; empty for all.
+    """
+    found = (described(path) for project in projects for path in files_of(project, ".jsonl"))
+    return [
+        one
+        for one in found
+        if one is not None and (not work_dir or same_folder(one.work_dir, work_dir))
+    ]
 
 
 def real_folder(value: object) -> str:

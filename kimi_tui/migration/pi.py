@@ -38,15 +38,7 @@ def find(folder: Path, work_dir: str) -> list[FoundSession]:
     if work_dir:
         name = "--" + work_dir.lstrip("/").replace("/", "-").replace(":", "-") + "--"
         projects = [one for one in projects if one.name == name]
-    found: list[FoundSession] = []
-    for project in projects:
-        for path in files.files_of(project, ".jsonl"):
-            session = _described(path)
-            if session is not None and (
-                not work_dir or files.same_folder(session.work_dir, work_dir)
-            ):
-                found.append(session)
-    return found
+    return files.sessions_in(projects, _described, work_dir)
 
 
 def _described(path: Path) -> FoundSession | None:

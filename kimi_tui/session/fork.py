@@ -59,7 +59,7 @@ def fork_session(
     """
     name = name or str(uuid.uuid4())
     target, temporary = folder.with_name(name), folder.with_name(f".fork-{name.lstrip('.')}")
-    try:
+    with made_aside(storage, temporary, target, "copy the session"):
         if not os.path.lexists(world_line_path(folder, world_line)):
             raise UnknownWorldLine(f"There is no world line {world_line}.")
         with storage.opened(world_line_path(folder, world_line)) as source:
@@ -98,15 +98,32 @@ def fork_session(
             ),
         )
         write_state(storage, temporary, state)
+    return target
+
+
+@contextlib.contextmanager
+def made_aside(storage: Storage, temporary: Path, target: Path, doing: str) -> Iterator[None]:
+    """Let a session's folder be made under a temporary name, and give it its own name at the end: all of it is seen, or nothing.
+
+    Args:
+        storage: The disk.
+        temporary: The folder, which the context makes beside the target; it is removed if anything fails.
+        target: Its name at the end.
+        doing: What is done, for the error: `copy the session`.
+
+    Raises:
+        StorageTrouble: The disk refused.
+    """
+    try:
+        yield
         storage.sync_folder(temporary)
         storage.replace(temporary, target)
         storage.sync_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         if isinstance(error, OSError) and not isinstance(error, StorageTrouble):
-            raise StorageTrouble.of("copy the session", error) from error
+            raise StorageTrouble.of(doing, error) from error
         raise
-    return target
 
 
 def _copy_journal(storage: Storage, folder: Path, target: Path) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.errors import SessionError
+from kimi_tui.session.fork import made_aside
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, JsonlLog, lines, parse
@@ -282,7 +283,7 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
         raise AlreadyImported(f"{found.title!r} was imported before ({target.name[:8]}).")
     storage = store.storage
     temporary = target.with_name(f".import-{target.name}")
-    try:
+    with made_aside(storage, temporary, target, "import the session"):
         shutil.rmtree(temporary, ignore_errors=True)
         storage.make_folder(temporary)
         images = ImageStore(temporary, storage)
@@ -302,14 +303,6 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
             journal.finish(journal.intend(entry))
         journal.file.close()
         _write_state(storage, temporary, found)
-        storage.sync_folder(temporary)
-        storage.replace(temporary, target)
-        storage.sync_folder(target.parent)
-    except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, StorageTrouble):
-            raise
-        raise StorageTrouble.of("import the session", error) from error
     return Imported(target, futures)
 
 
