@@ -95,7 +95,7 @@ class EditorSession:
     async def replay(self) -> None:
         """Tell the editor the conversation of the current world line."""
         past = Updates(self._work_dir, past=True)
-        # What was rewound is on world lines; the agent does not have it, so the editor is not shown it either.
+        # Rewound messages are on world lines; the agent does not have them, so the editor is not shown them either.
         for record in await self.soul.lines.read(0):
             for update in past.of(record.event):
                 await self._send(update)

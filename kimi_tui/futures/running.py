@@ -275,7 +275,7 @@ class Futures:
         try:
             await self._begin(plan, futures)
         except (NoFutures, OSError, SessionError, SoulBusy) as error:
-            # What has gone wrong is told as the end of each, as later.
+            # An error is told as the end of each, as later.
             for future in futures:
                 self._fail(future, _words_of(error))
         task = asyncio.create_task(self._group(group, futures), name="futures")
@@ -863,7 +863,7 @@ def _differences(folder: Path, work: Path, since: str, newest: str) -> list[File
         raise NoBase("The file snapshots of that future were deleted.")
     one, other = FileState(begun), FileState(end)
     found = past.differences(one, other)
-    # What no snapshot has is not among the files of a future where commands may not read it; it did not go.
+    # A file that no snapshot has is not among those of a future where commands may not read it; it did not go.
     before = past.entries(one, [each.path for each in found])
     after = past.entries(other, [each.path for each in found])
     hidden = {

@@ -200,7 +200,7 @@ def digest_of(hooks: Iterable[Hook], work_dir: Path) -> str:
         bare = _FOLDER_VARIABLES.sub(".", hook.command).replace('"', "").replace("'", "")
         is_plain = not any(sign in hook.command for sign in "\"'\\")
         for found in _WORDS.finditer(bare):
-            # What a hook writes is no script, and would be another one after each run. Only where nothing is quoted is a > surely
+            # A file that a hook writes is no script, and would be another one after each run. Only where nothing is quoted is a > surely
             # a redirection.
             before = bare[: found.start()].rstrip(" \t")
             is_output = is_plain and before.endswith((">", ">|")) and not before.endswith("<>")

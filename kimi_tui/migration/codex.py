@@ -157,7 +157,7 @@ class _CodexReader:
         self._calls: dict[str, PlainCall] = {}
         # The server's figures come once a step, behind its last item.
         self._is_step_over = False
-        # Where the conversation stands behind each numbered record.
+        # The place of the conversation behind each numbered record.
         self._heads: dict[int, int] = {}
 
     def go_back(self, end: int) -> None:

@@ -54,7 +54,7 @@ def records(path: Path, losses: Counter[str]) -> Iterator[Json]:
             raise CannotRead(
                 f"The session has {size >> 20:,} MB; at most {MOST_SESSION_BYTES >> 20} MB are imported."
             )
-        # What is appended meanwhile is not read.
+        # Records that are appended meanwhile are not read.
         for line in lines(lambda n, offset: os.pread(fd, max(0, min(n, size - offset)), offset)):
             record = parse(line.data) if len(line.data) <= MOST_LINE_BYTES else ""
             if isinstance(record, dict):

@@ -98,7 +98,7 @@ class _KimiCodeReader:
     def __init__(self, plain: PlainSession) -> None:
         self.plain = plain
         self.head = -1
-        # Where the conversation stands behind each line of the file, from 1 on.
+        # The place of the conversation behind each line of the file, from 1 on.
         self._heads: list[int] = [-1]
         self._paired: set[int] = set()
         self._floor = -1

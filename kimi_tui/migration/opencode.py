@@ -260,7 +260,7 @@ class _OpencodeReader:
         live: int | None = None
         for name, message in messages:
             if undone and name >= undone and live is None:
-                # What was undone is hidden there until the next message, and then deleted.
+                # Undone messages are hidden there until the next message, and then deleted.
                 live = self._head
             place = self._message(name, message)
             self._places[name] = place

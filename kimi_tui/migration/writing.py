@@ -210,7 +210,7 @@ class _SessionWriter:
         self._seq = 0
         self._at = 0.0
         self._line = _Line()
-        # Where the line of the path that is played was compacted: the line that was left, and the summary.
+        # The compactions of the path that is played: the line that was left, and the summary.
         self._left: list[tuple[_Line, int]] = []
         self._n_lines = 0
         self._line_bytes = 0

@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -102,7 +102,7 @@ def fork_session(
 
 
 @contextlib.contextmanager
-def made_aside(storage: Storage, temporary: Path, target: Path, doing: str) -> Iterator[None]:
+def made_aside(storage: Storage, temporary: Path, target: Path, doing: str) -> Generator[None]:
     """Let a session's folder be made under a temporary name, and give it its own name at the end: all of it is seen, or nothing.
 
     Args:

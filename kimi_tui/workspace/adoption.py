@@ -46,7 +46,7 @@ def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot |
     if not marks:
         return []
     now, files = log.latest, dict(copied.manifest_at(common).items())
-    # What no snapshot has (ignored folders, secrets) looks different where only a part of it is shared, and is not restored.
+    # Files that no snapshot has (ignored folders, secrets) look different where only a part of them is shared, and are not restored.
     unseen = {path for path, entry in now.items() if not entry.is_known}
     first = min(after for after, _ in marks)
     begun = own[: first - place]

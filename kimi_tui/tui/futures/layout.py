@@ -269,7 +269,7 @@ class FilesAcross(RowModel):
         column = self._column(width)
         right: list[Span] = []
         for cell in cells:
-            # What does not fit is shown in the diff.
+            # Lines that do not fit are shown in the diff.
             shown = cell if spans_width(cell) <= column else [Span(f"{glyphs.files}", "ink")]
             right += [Span(" " * (column + GAP - spans_width(shown))), *shown]
         return sides(left, [*right, Span("  ")], width)

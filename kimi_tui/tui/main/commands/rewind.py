@@ -103,7 +103,7 @@ async def preview(
     target, answer = found
     soul = await main.conversation.opened()
     if answer.action not in (FUTURES.name, COPY.name):
-        # What changes is to be seen, also if a future was read meanwhile.
+        # The change is to be seen, also if a future was read meanwhile.
         main.futures.leave(focus=False)
     if answer.action == FORK.name:
         await fork_at(main, soul, target, answer)
