@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from support.chat_server import call, calls, gate, say
-from support.soul import Stage, stage, until_end
+from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
@@ -35,6 +35,7 @@ async def test_the_last_answer_is_the_result(tmp_path: Path) -> None:
             say("a.txt:1 has one", usage=(60, 6)),
             say("It is in a.txt.", usage=(200, 5)),
         )
+        heard = on.soul.wire.subscribe()
         await on.soul.run("find it")
         assert "a.txt:1 has one" in result(on)
         assert "explore-1, 2 steps" in result(on)
@@ -52,7 +53,7 @@ async def test_the_last_answer_is_the_result(tmp_path: Path) -> None:
         assert (one.state, one.step, one.calls, one.input, one.output) == ("done", 2, 1, 110, 11)
         assert one.last_words == "a.txt:1 has one"
         # Its events are on the session's wire with its name.
-        named = [r for r in on.ear.records if r.source]
+        named = [r for r in heard.drain() if r.source]
         assert {r.source for r in named} == {"explore-1"}
         assert any(isinstance(r.event, ev.ToolResult) for r in named)
 
@@ -84,10 +85,9 @@ async def test_a_question_names_it(tmp_path: Path) -> None:
             say("written"),
             say("done"),
         )
+        heard = on.soul.wire.subscribe()
         turn = asyncio.create_task(on.soul.run("write it"))
-        while not (asked := on.ear.of(ev.ApprovalRequest)):
-            await asyncio.sleep(0.01)
-        named = next(one for one in asked if one.agent)
+        named = await next_event(heard, ev.ApprovalRequest, lambda one: bool(one.agent))
         assert (named.agent, named.tool, named.key) == ("general-1", "WriteFile", "")
         assert states(on)[-1] == "asking"
         on.soul.answer(named.id, "once")
