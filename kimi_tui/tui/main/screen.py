@@ -30,6 +30,7 @@ from kimi_tui.tui.first_page import READING, first_hints
 from kimi_tui.tui.frame import Header
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import SeenQuestion
+from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.commands import MainParts, futures, rewind, world_lines
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import ConversationController
@@ -72,8 +73,8 @@ if TYPE_CHECKING:
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.beside_view import BesideTranscript
     from kimi_tui.tui.desktop import WindowStatus
-    from kimi_tui.tui.futures.view import FutureTranscript
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
     from kimi_tui.tui.timeline.timeline import Timeline
@@ -109,7 +110,8 @@ class MainScreen(Screen[None]):
         parts: the parts that a command may act on.
         conversation: the session.
         viewer: shows a world line in place of the chat, and the prospect of a rewind.
-        futures: the futures of the session, and the one shown in place of the chat.
+        beside: shows a future or sub-agent in place of the chat.
+        futures: the futures of the session.
         keystrokes: routes typed keys and pastes.
         quitting: asks before the session is left.
         commands: all commands of this session.
@@ -175,10 +177,11 @@ class MainScreen(Screen[None]):
         self.conversation = ConversationController(launch, bench)
         self.completion = bench.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
+        self.beside = BesideViewer(bench)
         self.futures = FuturesController(
-            bench, self.conversation, self._write_to_future, self._begin_futures
+            bench, self.conversation, self.beside, self._write_to_future, self._begin_futures
         )
-        self.keystrokes = Keystrokes(bench, self.viewer, self.futures)
+        self.keystrokes = Keystrokes(bench, self.viewer, self.beside)
         self._prompt_modes = PromptModes(bench, self.conversation)
         self._demo = DemoPlayer(bench, launch)
         self.quitting = QuitConfirmation(bench, self.conversation)
@@ -186,6 +189,7 @@ class MainScreen(Screen[None]):
             bench,
             self.conversation,
             self.viewer,
+            self.beside,
             self.futures,
             self.keystrokes,
             self._prompt_modes,
@@ -237,7 +241,7 @@ class MainScreen(Screen[None]):
     def on_unmount(self) -> None:
         """Drop the session's models: Textual keeps the very first screen alive as long as the program runs."""
         self.conversation.stop_feed()
-        self.futures.stop_feed()
+        self.beside.stop_feed()
         self.bench.frame.views = None
 
     def text_select_all(self) -> None:
@@ -980,7 +984,7 @@ class MainScreen(Screen[None]):
         """Read a future that runs."""
         self.bench.start(futures.open_future(self.parts, event.key), opens=True)
 
-    def on_future_transcript_future_acted(self, event: FutureTranscript.FutureActed) -> None:
+    def on_beside_transcript_beside_acted(self, event: BesideTranscript.BesideActed) -> None:
         """A key of the future on view."""
         self.bench.start(futures.act(self.parts, event.action), opens=event.action != "stop")
 
@@ -1099,7 +1103,7 @@ class MainScreen(Screen[None]):
             key = self.futures.asker_of(panel.request.id)
             self.bench.start(futures.stop(self.parts, key))
             return
-        if self.futures.leave(back=True):
+        if self.beside.leave(back=True):
             return
         if self.conversation.stop() or self.viewer.leave(back=True):
             return
