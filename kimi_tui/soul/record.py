@@ -34,6 +34,7 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 from kimi_tui.wire.events import (
     SESSION_FACTS,
+    AgentChanged,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
@@ -164,8 +165,15 @@ class Recorder:
     def _take(self, record: EventRecord) -> None:
         event = record.event
         match event:
-            case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress() | FutureChanged():
-                # These events tell of this run of the program alone, or are kept in the journal.
+            case (
+                ToolOutput()
+                | JobsChanged()
+                | ModeChanged()
+                | PromptProgress()
+                | FutureChanged()
+                | AgentChanged()
+            ):
+                # These events tell of this run of the program alone, or are kept elsewhere.
                 return
             case ToolsChanged(added=(), removed=()):
                 return
