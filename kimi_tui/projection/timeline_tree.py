@@ -43,11 +43,15 @@ _LOOKED_AT = 20
 
 @dataclass(slots=True, eq=False)
 class CallNode:
-    """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls."""
+    """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls.
+
+    `note` is a fact that stays readable where the target is cut: `12 steps` of a sub-agent.
+    """
 
     name: str
     card: Card = PLAIN
     target: str = ""
+    note: str = ""
     failed: bool = False
     size_chars: int = 0
 

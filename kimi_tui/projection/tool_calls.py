@@ -13,6 +13,7 @@ from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
 from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
 from kimi_tui.wire.events import (
+    AgentChanged,
     ApprovalResolved,
     FilesChanged,
     ToolCall,
@@ -143,6 +144,8 @@ class ToolCalls:
         """Commands with which the user replaced those of calls, by the calls' keys."""
         self._own: set[str] = set()
         """The keys of commands that the user ran, outside of any step."""
+        self._agents: dict[str, AgentChanged] = {}
+        """The sub-agents of the session, by the keys of the calls that started them."""
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
@@ -154,6 +157,7 @@ class ToolCalls:
         block.name = short_name(event.name, event.card)
         block.arguments = event.arguments[:ARGUMENTS_LIMIT]
         block.target = target(block.card, block.arguments, self.work_dir)
+        block.agent = self._agents.get(event.key)
         self._open[event.key] = block
         self._list.attempt.add(block.key)
         return self._list.append(block)
@@ -243,6 +247,27 @@ class ToolCalls:
                 block.touch()
                 return Change(index)
         return NOTHING
+
+    def agent_changed(self, event: AgentChanged) -> Change:
+        """Set the state of a sub-agent on the card of the call that started it."""
+        self._agents[event.key] = event
+        block = self._open.get(event.key)
+        if block is None:
+            calls = (one for one in reversed(self._list.blocks) if isinstance(one, ToolBlock))
+            block = next((one for one in calls if one.call == event.key), None)
+        if block is None or not event.key or block.agent == event:
+            return NOTHING
+        block.agent = event
+        return self._list.touched(block)
+
+    def agents_again(self) -> Change:
+        """Set the present states of sub-agents on cards that came back with their world line."""
+        change = NOTHING
+        for block in self._list.blocks if self._agents else ():
+            if isinstance(block, ToolBlock) and block.agent != self._agents.get(block.call):
+                block.agent = self._agents.get(block.call)
+                change = both(change, self._list.touched(block))
+        return change
 
     def waits(self, key: str) -> Change:
         """Note that a call waits for approval."""

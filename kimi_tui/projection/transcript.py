@@ -40,6 +40,7 @@ from kimi_tui.projection.world_lines import CheckpointName, LineEdit
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
+    AgentChanged,
     ApprovalRequest,
     ApprovalResolved,
     CheckpointCreated,
@@ -696,6 +697,8 @@ class TranscriptModel:
                 return both(self._speech.settle(at), self._calls.started(event, at))
             case ToolResult():
                 return self._calls.result(event, at)
+            case AgentChanged():
+                return self._calls.agent_changed(event)
             case NextMessage(number, summary):
                 self._list.number = number
                 change = self._speech.settle(at)
@@ -931,6 +934,7 @@ class TranscriptModel:
         if change.first is not None:
             self._steps = StepTokens()
             self._calls.forget()
+            change = both(change, self._calls.agents_again())
         return change
 
 

@@ -227,6 +227,6 @@ class Views:
         if arrangement:
             anew.session.timeline.arrange(arrangement)
         # All events have gone into what was shown, too, and nothing of the state is lost there.
-        anew.session.state = self.session.state
+        anew.session.take_state(self.session)
         self.show(anew.session, anew.flow)
         return whole

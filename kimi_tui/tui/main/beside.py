@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
@@ -14,8 +14,6 @@ from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
     from kimi_tui.tui.beside_view import BesideView
-    from kimi_tui.wire.events import EventRecord
-    from kimi_tui.wire.queue import Wire
 
 
 class BesideViewer:
@@ -55,8 +53,7 @@ class BesideViewer:
         view: BesideView,
         words: str,
         write: Callable[[str, str], object],
-        events: Callable[[], tuple[Wire, Sequence[EventRecord]]],
-        *sheets: str,
+        events: Callable[[], Awaitable[Feed]],
     ) -> None:
         """Show an agent in place of the chat, with its own streaming, and give it the keys.
 
@@ -64,11 +61,10 @@ class BesideViewer:
             view: its view.
             words: the name of the agent in the header: `future 2`.
             write: begins a message to it: called with its key and with text that was typed over it.
-            events: returns the wire of its events, and those that were published before.
-            sheets: the style sheets of its view.
+            events: returns its events: those that were published before, and the others as they come.
         """
         bench = self._bench
-        add_sheets(bench.screen, "rows", "world_line", *sheets)
+        add_sheets(bench.screen, "rows", "world_line", "beside")
         from_timeline, from_chat = bench.timeline_pane.has_keys, bench.transcript.has_focus
         self.leave(focus=False)
         bench.timeline_pane.close()
@@ -86,9 +82,11 @@ class BesideViewer:
         self._head(words)
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         bench.screen.set_focus(view.transcript)
-        # Nothing is awaited between these two: what is told meanwhile is in one of them.
-        wire, records = events()
-        feed = self._feed = Feed(wire, records, bench.tasks)
+        feed = await events()
+        if self.view is not view:
+            feed.stop()
+            return
+        self._feed = feed
         self._drawing = bench.start(self._draw(view, feed))
 
     async def _draw(self, view: BesideView, feed: Feed) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.conversation import ConversationController
+from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.main.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -164,12 +165,16 @@ class FuturesController:
             bench.keys,
             self._conversation.load_image,
         )
+
+        async def feed() -> Feed:
+            # Nothing is awaited between these two: what is told meanwhile is in one of them.
+            return Feed(wire, [*past, *engine.records(key)], bench.tasks)
+
         await self._beside.show(
             view,
             f"future {state.number}",
             self._write,
-            lambda: (wire, [*past, *engine.records(key)]),
-            "futures",
+            feed,
         )
         self.tell_news()
 

@@ -441,6 +441,10 @@ _STATE_WORDS = {
 }
 
 
+_LEAST_TASK = 8
+"""The cells that the steps of a sub-agent leave to its task."""
+
+
 def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     assert checkpoint.calls
     call = checkpoint.main_call or checkpoint.calls[0]
@@ -448,6 +452,10 @@ def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[S
     whole = NOT_SENT if call.target.startswith(NOT_SENT) else call.target
     if call.card.kind == "path":
         whole = whole.rsplit("/", 1)[-1]
+    if call.note:
+        more = f" · {call.note}{more}"
+        # How far a sub-agent is tells more than the end of its task, and its task more than that.
+        more = more if room - cell_len(f"{call.name} {more}") >= _LEAST_TASK else ""
     # The tool and its file tell more than the number of the other calls.
     if call.card.kind == "path" or whole == NOT_SENT:
         more = more if cell_len(f"{call.name} {whole}{more}") <= room else ""
@@ -828,7 +836,7 @@ def whole_label(checkpoint: CheckpointNode) -> str:
     parts: list[str] = []
     # The calls that cost most come first, since there may not be room for all.
     for call in sorted(calls, key=lambda call: -call.size_chars):
-        text = f"{call.name} {call.target}".rstrip()
+        text = " · ".join(filter(None, (f"{call.name} {call.target}".rstrip(), call.note)))
         if len(calls) > 1 and total and checkpoint.change > 0:
             cost = round(checkpoint.change * call.size_chars / total)
             text += f" {numbers.tokens(cost, estimated=True)}{'' if parts else ' tokens'}"

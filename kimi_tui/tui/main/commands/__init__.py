@@ -9,6 +9,7 @@ from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.futures import FuturesController
 from kimi_tui.tui.main.keystrokes import Keystrokes
 from kimi_tui.tui.main.prompt_modes import PromptModes
+from kimi_tui.tui.main.subagents import SubagentsController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 
@@ -23,6 +24,7 @@ class MainParts:
         viewer: shows a world line instead of the chat, and the prospect of a rewind.
         beside: shows a future or sub-agent in place of the chat.
         futures: the futures of the session.
+        subagents: the sub-agents of the session.
         keystrokes: routes typed keys.
         prompt_modes: shell commands (`!`), notes (`#`) and the editor of the prompt.
     """
@@ -32,5 +34,6 @@ class MainParts:
     viewer: WorldLineViewer
     beside: BesideViewer
     futures: FuturesController
+    subagents: SubagentsController
     keystrokes: Keystrokes
     prompt_modes: PromptModes
