@@ -353,6 +353,40 @@ class DMailConfig(NamedTuple):
 
 
 @table
+class AgentsConfig(NamedTuple):
+    """The limits of sub-agents."""
+
+    steps: int = setting(
+        100,
+        whole(1, 100_000),
+        "The most steps of a sub-agent; it ends then with what it found.",
+        title="Sub-agents, steps",
+        group=LIMITS,
+    )
+    tokens: int = setting(
+        0,
+        whole(0, 1_000_000_000),
+        "The most tokens of a sub-agent, input and output of all its requests; 0 for any number.",
+        title="Sub-agents, tokens",
+        group=LIMITS,
+    )
+    cost: float = setting(
+        0.0,
+        number(0, 1_000_000),
+        "The most that a sub-agent may cost, by the configured prices; 0 for any amount.",
+        title="Sub-agents, cost",
+        group=LIMITS,
+    )
+    parallel: int = setting(
+        4,
+        whole(1, 16),
+        "How many sub-agents that only read work at the same time; the others wait.",
+        title="Sub-agents at the same time",
+        group=LIMITS,
+    )
+
+
+@table
 class SandboxConfig(NamedTuple):
     """The sandbox of commands."""
 
@@ -593,6 +627,7 @@ class Config(NamedTuple):
     )
     loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
+    agents: AgentsConfig = AgentsConfig()
     sandbox: SandboxConfig = SandboxConfig()
     web: WebConfig = WebConfig()
     secrets: SecretsConfig = SecretsConfig()

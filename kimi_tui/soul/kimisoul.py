@@ -12,14 +12,15 @@ import logging
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.config.permissions import ProjectPermissions
-from kimi_tui.config.settings import EditCheck
+from kimi_tui.config.settings import AgentsConfig, EditCheck
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.definitions import FoundHooks
-from kimi_tui.hooks.runner import Hooks, Level, SessionFacts
+from kimi_tui.hooks.runner import AgentHooks, Hooks, Level, SessionFacts
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
@@ -30,7 +31,7 @@ from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.rotation import live_path, stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.soul.approval import AgentApproval, Approval, Mode
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
@@ -102,7 +103,11 @@ if TYPE_CHECKING:
     from kimi_tui.llm.models import ServerFacts
     from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
+    from kimi_tui.soul.agent_kinds import SessionKinds
+    from kimi_tui.soul.subagents import Subagents
+    from kimi_tui.tools.agent import AgentTask
     from kimi_tui.tools.base import Tool
+    from kimi_tui.tools.outcome import ToolOutcome
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -151,6 +156,8 @@ class KimiSoul:
         permissions: the permissions for the work folder that hold in every session; None for none.
         hooks: the hooks that run; None for no hooks at all.
         checks: the programs that run after edits.
+        main: for an agent beside that of a session: that one; None for that of a session.
+        agent: the name of such an agent.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -164,6 +171,10 @@ class KimiSoul:
         travel, lines, marks, tasks, dmails: its parts (see `Soul`).
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
         futures: returns what is known of the futures of the session.
+        environ: the environment of the program.
+        kinds: the kinds of sub-agents of the folder; None without files of kinds.
+        agent_models: makes the models of sub-agents; None for the session's own model alone.
+        agents_config: the limits of sub-agents.
         before_close: called and awaited before the engine is closed.
     """
 
@@ -188,13 +199,21 @@ class KimiSoul:
         permissions: ProjectPermissions | None = None,
         hooks: FoundHooks | None = None,
         checks: Sequence[EditCheck] = (),
+        main: KimiSoul | None = None,
+        agent: str = "",
     ) -> None:
         wire = conversation.wire
         self.wire = wire
         self.session = session
+        self._main = main
+        self.environ = environ
         self._conversation = conversation
         self.marks = conversation.marks
-        self._approval = Approval(wire, mode, permissions)
+        self._approval = (
+            Approval(wire, mode, permissions)
+            if main is None
+            else AgentApproval(main.approval, wire, agent)
+        )
         self._jobs = Jobs(self._publish_jobs)
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
@@ -229,16 +248,20 @@ class KimiSoul:
         )
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
         self.hooks = self._hooks_of(hooks, environ, permissions)
-        self._tools.hooks = self._compactor.hooks = self.hooks
+        self._tools.hooks = self._compactor.hooks = (
+            AgentHooks(main.hooks) if main is not None and main.hooks else self.hooks
+        )
         self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
         if checks:
             self._tools.checks = self.checks
         self._hearing: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[str] | None = None
         """The task of the hooks at the start of the session."""
-        self._tools.added = self.added = AddedFolders(session.work_dir, environ)
+        self.added = AddedFolders(session.work_dir, environ) if main is None else main.added
+        self._tools.added = self.added
         conversation.files.added = lambda: [*map(self.added.shown, self.added.paths)]
-        self._watch_git()
+        if main is None:
+            self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = AgentLoop(
@@ -270,6 +293,12 @@ class KimiSoul:
         self.futures: Callable[[], Sequence[FutureChanged]] = self._ended_futures
         self.before_close: list[Callable[[], Coroutine[Any, Any, object]]] = []
         self.skills: SessionSkills | None = None
+        self.kinds: SessionKinds | None = None
+        self.agent_models: AgentModels | None = None
+        self.agents_config = AgentsConfig()
+        self._agents: Subagents | None = None
+        if main is None:
+            self._tools.run_agent = self._run_agent
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
@@ -499,6 +528,30 @@ class KimiSoul:
         """The snapshots of the work folder, which an agent beside this one shares."""
         return self._conversation.files.folder
 
+    # -- sub-agents ------------------------------------------------------------------------------
+
+    @property
+    def approval(self) -> Approval:
+        """The approvals, which agents beside this one share."""
+        return self._approval
+
+    @property
+    def agents(self) -> Subagents | None:
+        """The sub-agents of the session; None if there were none yet, or for a sub-agent, which has none."""
+        return self._agents
+
+    def use_agents(self) -> Subagents:
+        """Return the sub-agents of the session. Their module is imported with the first call."""
+        if self._agents is None:
+            from kimi_tui.soul.subagents import Subagents
+
+            self._agents = agents = Subagents(self, self._conversation, self._tools)
+            self._tools.paused = lambda: agents.paused_keys
+        return self._agents
+
+    async def _run_agent(self, task: AgentTask, key: str) -> ToolOutcome:
+        return await self.use_agents().run(task, key)
+
     def follow_files(self) -> None:
         """Begin to scan the working files, if they are not scanned yet."""
         self._conversation.files.start(lambda: self.mode == "plan")
@@ -582,6 +635,7 @@ class KimiSoul:
             self.marks.all,
             JobsChanged(len(self._jobs.running)),
             *self.futures(),
+            *(self.agents.states if self.agents is not None else ()),
         ]
 
     def keep(self, work: Coroutine[Any, Any, object]) -> None:
@@ -1125,7 +1179,10 @@ class KimiSoul:
         await self.inbox.aclose()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
-        self._approval.close()
+        if self._agents is not None:
+            await self._agents.aclose()
+        if self._main is None:
+            self._approval.close()
         await self._approval.stored()
         if self.servers is not None:
             await self.servers.aclose()
@@ -1140,7 +1197,7 @@ class KimiSoul:
         await self._recorder.aclose()
         try:
             await session.aclose(conversation.meter.used)
-            if self._sandbox is not None:
+            if self._sandbox is not None and self._main is None:
                 await asyncio.to_thread(self._sandbox.remove_temporary)
         finally:
             await conversation.model.aclose()
@@ -1265,6 +1322,19 @@ class KimiSoul:
         with contextlib.suppress(asyncio.CancelledError):
             await run_to_completion(self.session.sync())
         return True
+
+
+AGENTS_NAME = "subagents"
+"""The folder in a session's folder with those of its sub-agents, as kimi-cli has it."""
+AgentModels = Callable[[str, str, str], Coroutine[Any, Any, ChatProvider]]
+"""Makes the model of a sub-agent: called with its name in the configuration (empty for the session's), the effort (empty for the
+session's), and an id for the server's cache.
+"""
+
+
+def has_agents(folder: Path) -> bool:
+    """Return whether a session in this folder has had sub-agents. It reads the folder."""
+    return (folder / AGENTS_NAME).is_dir()
 
 
 class _TurnEnded(NamedTuple):

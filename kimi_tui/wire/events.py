@@ -195,6 +195,7 @@ class StatusUpdate(NamedTuple):
         correction: the factor by which estimates are multiplied in this session; 0 if none was learned yet.
         model: the name of the model.
         messages: the number of messages of the live world line that `used` covers; -1 if it is not known.
+        spent_by: the model of a sub-agent whose call the totals grew by; empty for the session's agent.
     """
 
     used: int
@@ -214,6 +215,7 @@ class StatusUpdate(NamedTuple):
     correction: float = 0.0
     model: str = ""
     messages: int = -1
+    spent_by: str = ""
 
     @property
     def context_usage(self) -> float:

@@ -1,0 +1,671 @@
+"""The sub-agents of a session: each is a `KimiSoul` of its own, which a call of the tool `Agent` starts and whose last answer is the result.
+
+A sub-agent shares the session's snapshots, sandbox, approvals, hooks and mode, and has a context, a record and world lines of its
+own, in `subagents/NAME/` of the session's folder. `agent.json` there has its state and kind (`_Stored`); it is written before the
+sub-agent begins and at each of its ends, so that a killed program leaves one that can go on (`Subagents.load`).
+
+Its events are published on its own wire, and on the session's with its name. Its figures are counted in the session's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kimi_tui import lenient_json
+from kimi_tui.config.settings import DMailConfig
+from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.foreign_text import clean_source, one_line
+from kimi_tui.llm.errors import LLMError
+from kimi_tui.llm.provider import ChatProvider, Usage
+from kimi_tui.projection.tool_calls import target
+from kimi_tui.prompts import prompt
+from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.schema import SystemPrompt
+from kimi_tui.session.session import Session
+from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.conversation import Conversation
+from kimi_tui.soul.errors import BudgetSpent, MaxStepsReached, RunCancelled, SoulError
+from kimi_tui.soul.kimisoul import AGENTS_NAME, KimiSoul
+from kimi_tui.soul.messages import ends_open
+from kimi_tui.soul.model_slot import Budget
+from kimi_tui.soul.system_prompt import agent_prompt
+from kimi_tui.soul.tool_calls import ToolRuntime
+from kimi_tui.tool_cards import short_name
+from kimi_tui.tools.agent import NEVER, AgentKind, AgentTask
+from kimi_tui.tools.outcome import ToolOutcome, failure
+from kimi_tui.tools.toolset import Toolset
+from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import decode_event, encode_event
+from kimi_tui.wire.events import AgentChanged, Event, EventRecord
+from kimi_tui.wire.queue import Subscription
+
+if TYPE_CHECKING:
+    from kimi_tui.llm.message import Message
+
+log = logging.getLogger(__name__)
+
+_STATE_NAME = "agent.json"
+_MAX_STATE_BYTES = 1 << 20
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
+_MOST_AGENTS = 10_000
+_LAST_WORDS_CHARS = 200
+_MOST_FILES = 1_000
+_KILLED = "The program ended before it did."
+_BY_USER = "You stopped it."
+
+
+@dataclass(slots=True)
+class _Agent:
+    """One sub-agent.
+
+    Attributes:
+        state: its state, as published.
+        kind: its kind, as it was when it began.
+        text: its task.
+        folder: its folder.
+        soul: its engine, while it works or is looked at.
+        is_working: whether its call runs.
+        is_stopping: whether the user stops it.
+        work: the task that runs it.
+        said: the user's messages to it while it cannot take them.
+        n_listeners: how many listen to it.
+        files: the files that it changed.
+    """
+
+    state: AgentChanged
+    kind: AgentKind
+    text: str
+    folder: Path
+    soul: KimiSoul | None = None
+    is_working: bool = False
+    is_stopping: bool = False
+    work: asyncio.Task[ToolOutcome] | None = None
+    said: list[str] = field(default_factory=list[str])
+    n_listeners: int = 0
+    files: set[str] = field(default_factory=set[str])
+    totals: tuple[int, int, int] = (0, 0, 0)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Subagents:
+    """The sub-agents of a session. Methods run on the event loop.
+
+    Args:
+        main: the agent of the session.
+        conversation: its conversation.
+        tools: runs its tools.
+    """
+
+    def __init__(self, main: KimiSoul, conversation: Conversation, tools: ToolRuntime) -> None:
+        self._main = main
+        self._conversation = conversation
+        self._tools = tools
+        self._folder = main.session.dir / AGENTS_NAME
+        self._storage = main.session.storage
+        self._agents: dict[str, _Agent] = {}
+        self._places: asyncio.Semaphore | None = None
+        self._numbers: set[str] = set()
+        self._is_closed = False
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    @property
+    def states(self) -> Sequence[AgentChanged]:
+        """The states of all sub-agents of the session, in the order in which they were started."""
+        return [one.state for one in self._agents.values()]
+
+    def state(self, name: str) -> AgentChanged:
+        """Return the state of a sub-agent.
+
+        Raises:
+            KeyError: there is none of that name; the text is for the user.
+        """
+        return self._named(name).state
+
+    def _named(self, name: str) -> _Agent:
+        if name not in self._agents:
+            raise KeyError(f"There is no sub-agent {one_line(name)[:80]!r}.")
+        return self._agents[name]
+
+    async def load(self) -> None:
+        """Read the sub-agents of earlier runs of the program. One that a killed program left can go on if its call has no result."""
+        found = await asyncio.to_thread(_stored_agents, self._folder)
+        pending = self._pending_keys()
+        for one in found:
+            self._numbers.add(one.state.name)
+            if one.state.is_over or one.state.state == "paused":
+                if one.state.state == "paused" and one.state.key not in pending:
+                    one.state = replace(one.state, state="stopped")
+            else:
+                can_go_on = one.state.key in pending
+                one.state = replace(
+                    one.state,
+                    state="paused" if can_go_on else "stopped",
+                    why=_KILLED,
+                    doing="",
+                    ended_at=0.0 if can_go_on else one.state.ended_at or time.time(),
+                )
+            self._agents[one.state.name] = one
+
+    def _pending_keys(self) -> frozenset[str]:
+        """Return the keys of the calls at the end of the conversation that have no result."""
+        return frozenset(self._conversation.pending_calls())
+
+    @property
+    def paused_keys(self) -> frozenset[str]:
+        """The keys of the calls whose sub-agents can go on."""
+        return frozenset(
+            one.state.key for one in self._agents.values() if one.state.state == "paused"
+        )
+
+    async def listen(
+        self, name: str, wake: Callable[[Event], None] | None = None
+    ) -> tuple[list[EventRecord], Subscription]:
+        """Begin to listen to a sub-agent: its history, and a subscription to all that follows. End it with `unlisten`.
+
+        Args:
+            name: the sub-agent.
+            wake: see `Wire.subscribe`.
+
+        Raises:
+            KeyError: there is none of that name.
+            SoulError: its conversation cannot be read.
+        """
+        agent = self._named(name)
+        agent.n_listeners += 1
+        try:
+            soul = await self._opened(agent)
+            return await soul.listen(wake)
+        except BaseException:
+            agent.n_listeners -= 1
+            raise
+
+    async def unlisten(self, name: str, subscription: Subscription) -> None:
+        """End a subscription."""
+        agent = self._named(name)
+        if agent.soul is not None:
+            agent.soul.wire.unsubscribe(subscription)
+        agent.n_listeners = max(0, agent.n_listeners - 1)
+        await self._close_if_idle(agent)
+
+    # -- what the user does ----------------------------------------------------------------------
+
+    def steer(self, name: str, text: str) -> None:
+        """Send a message to a sub-agent: before its next step, or when it goes on.
+
+        Raises:
+            KeyError: there is none of that name.
+            SoulError: it has ended.
+        """
+        agent = self._named(name)
+        if agent.state.is_over:
+            raise SoulError(
+                f"{agent.state.name} has ended.", advice="Go back to one of its steps first."
+            )
+        if agent.soul is not None and agent.is_working:
+            agent.soul.say(text)
+        else:
+            agent.said.append(text)
+
+    async def stop(self, name: str) -> None:
+        """Stop a sub-agent alone: its call ends with what it has found, and the turn goes on.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        agent = self._named(name)
+        if agent.work is None or agent.state.is_over:
+            return
+        agent.is_stopping = True
+        if agent.soul is not None and agent.is_working and agent.soul.running:
+            await agent.soul.interrupt()
+        elif agent.work is not None:
+            agent.work.cancel()
+            await asyncio.wait([agent.work])
+
+    async def stop_all(self) -> None:
+        """Stop all sub-agents that run; the turn goes on."""
+        await asyncio.gather(*(self.stop(one.name) for one in self.states if one.is_running))
+
+    # -- running ---------------------------------------------------------------------------------
+
+    async def run(self, task: AgentTask, key: str) -> ToolOutcome:
+        """Run a sub-agent for a call to its end; one that was paused in that call goes on.
+
+        Returns:
+            the result of the call: its last answer, or as much as it had found and why it ended.
+
+        Raises:
+            asyncio.CancelledError: the turn was stopped.
+        """
+        agent = next(
+            (
+                one
+                for one in self._agents.values()
+                if one.state.key == key and one.state.state == "paused"
+            ),
+            None,
+        )
+        if agent is None:
+            agent = await self._new(task, key)
+        agent.is_stopping = False
+        agent.work = asyncio.create_task(self._run(agent), name=f"sub-agent {agent.state.name}")
+        try:
+            return await asyncio.shield(agent.work)
+        except asyncio.CancelledError:
+            if agent.work.cancelled() and agent.is_stopping:
+                # It was stopped before it had begun.
+                await self._change_stored(agent, state="stopped", why=_BY_USER, doing="")
+                return _stopped_before(agent)
+            agent.work.cancel()
+            await asyncio.wait([agent.work])
+            if not agent.state.is_over:
+                await self._change_stored(agent, state="stopped", why=_BY_USER, doing="")
+            raise
+        finally:
+            agent.work = None
+            agent.is_working = False
+            await self._close_if_idle(agent)
+
+    async def _new(self, task: AgentTask, key: str) -> _Agent:
+        place = 1
+        while (name := f"{task.kind.name}-{place}") in self._numbers:
+            place += 1
+        self._numbers.add(name)
+        number = max((one.state.number for one in self._agents.values()), default=0) + 1
+        state = AgentChanged(
+            name,
+            number,
+            task.kind.name,
+            task.title,
+            key=key,
+            uid=key.rpartition(":")[0],
+            reads_only=task.kind.reads_only,
+            began_at=time.time(),
+        )
+        kind = task.kind
+        if not kind.text:
+            kind = replace(kind, text=prompt(f"agents/{kind.name}"))
+        agent = _Agent(state, kind, task.text, self._folder / name)
+        self._agents[name] = agent
+        await self._store(agent)
+        self._main.wire.publish(state)
+        return agent
+
+    @property
+    def _room(self) -> asyncio.Semaphore:
+        """The places of sub-agents that work at the same time."""
+        if self._places is None:
+            self._places = asyncio.Semaphore(self._main.agents_config.parallel)
+        return self._places
+
+    async def _run(self, agent: _Agent) -> ToolOutcome:
+        if self._room.locked():
+            self._change(agent, state="waiting", why="Other sub-agents work.")
+        async with self._room:
+            try:
+                soul = await self._opened(agent, to_work=True)
+            except (LLMError, SoulError, SessionError, OSError) as error:
+                words = getattr(error, "message", "") or str(error)
+                await self._change_stored(agent, state="failed", why=words, ended_at=time.time())
+                return failure(f"The sub-agent could not be started. {words}", brief="failed")
+            await self._change_stored(
+                agent, state="working", why="", ended_at=0.0, model=soul.model_name
+            )
+            agent.is_working = True
+            failed, why = "", ""
+            try:
+                rejected = await self._turns(agent, soul)
+                if rejected:
+                    failed, why = "stopped", "You refused what it asked for."
+            except RunCancelled:
+                if not agent.is_stopping:
+                    raise asyncio.CancelledError from None
+                failed, why = "stopped", _BY_USER
+            except (MaxStepsReached, BudgetSpent) as error:
+                failed, why = "failed", error.message
+            except (LLMError, SoulError, StorageTrouble) as error:
+                failed, why = "failed", f"{error.message} {error.advice}".strip()
+            finally:
+                agent.is_working = False
+            return await self._ended(agent, soul, failed, why)
+
+    async def _turns(self, agent: _Agent, soul: KimiSoul) -> bool:
+        """Run what the sub-agent has to do; return whether the user refused what it asked for."""
+        for text in agent.said:
+            soul.say(text)
+        agent.said.clear()
+        if not soul.session.context.messages:
+            return await soul.run(agent.text) == "rejected"
+        if ends_open(soul.session.context.messages) or soul.inbox.steers:
+            return await soul.resume() == "rejected"
+        return False
+
+    async def _ended(self, agent: _Agent, soul: KimiSoul, failed: str, why: str) -> ToolOutcome:
+        text = _last_answer(soul.session.context.messages)
+        await soul.file_history.settled()
+        state = "failed" if failed == "failed" else "stopped" if failed else "done"
+        await self._change_stored(
+            agent,
+            state=state,
+            why=why,
+            doing="",
+            ended_at=time.time(),
+            last_words=one_line(text)[:_LAST_WORDS_CHARS],
+        )
+        now = agent.state
+        facts = [f"{now.step:,} {'step' if now.step == 1 else 'steps'}"]
+        if now.files:
+            facts.append(f"{now.files:,} {'file' if now.files == 1 else 'files'} changed")
+        said = f"{now.name}, {', '.join(facts)}."
+        brief = f"{facts[0]}, {_short(now.tokens)} tokens"
+        if state == "done":
+            if not text:
+                said = f"{said} It ended without an answer."
+            return ToolOutcome(text, said, brief=brief)
+        if state == "stopped":
+            how = (
+                "The user refused what it asked for." if why != _BY_USER else "The user stopped it."
+            )
+            said = f"{said} {how} What it had said last, if anything, follows."
+            return ToolOutcome(text, said, brief=f"stopped, {brief}")
+        said = f"{said} It ended early: {why} What it had said last, if anything, follows."
+        return ToolOutcome(text, said, is_error=True, brief=f"ended early, {brief}")
+
+    # -- its engine ------------------------------------------------------------------------------
+
+    async def _opened(self, agent: _Agent, *, to_work: bool = False) -> KimiSoul:
+        """Return the engine of a sub-agent, which is opened if it is not.
+
+        Raises:
+            LLMError: there is no model for it.
+            SessionError, SoulError, OSError: its conversation cannot be opened.
+        """
+        async with agent.opening:
+            if agent.soul is None:
+                agent.soul = await self._open(agent)
+            if to_work and not agent.soul.model_name:
+                agent.soul.set_provider(await self._provider(agent))
+            return agent.soul
+
+    async def _open(self, agent: _Agent) -> KimiSoul:
+        main, name = self._main, agent.state.name
+        session = Session(agent.folder, main.session.work_dir, self._storage)
+        await session.open()
+        try:
+            if session.context.system_prompt is None and not session.context.messages:
+                text = await asyncio.to_thread(
+                    agent_prompt,
+                    agent.kind.text,
+                    main.session.work_dir,
+                    main.environ,
+                    date.today(),  # noqa: DTZ011 - the user's own day is meant
+                    no_keys=self._tools.asks_for_keys,
+                    notes=self._tools.reads_notes,
+                )
+                await session.context.append([SystemPrompt(text)])
+            limits, settings = self._conversation.limits, main.agents_config
+            budget = self._budget()
+            soul = await open_soul(
+                session=session,
+                provider=None,
+                limits=limits._replace(
+                    control=limits.control._replace(
+                        max_steps_per_turn=min(agent.kind.steps or settings.steps, settings.steps)
+                    ),
+                    dmail=DMailConfig(enabled=False),
+                    budget=budget,
+                ),
+                asks_for_keys=self._tools.asks_for_keys,
+                toolset=self._toolset(agent.kind),
+                environ=main.environ,
+                prices=self._conversation.ledger.prices,
+                agent=name,
+                reads_notes=self._tools.reads_notes,
+                checks=main.checks.checks,
+                main=main,
+                tell=partial(self._heard, agent),
+            )
+        except BaseException:
+            if session.lock.held:
+                await session.aclose()
+            raise
+        status = soul.status
+        agent.totals = (status.total_input, status.total_cached, status.total_output)
+        return soul
+
+    def _budget(self) -> Budget:
+        """Return what a sub-agent may use: its own limits, and no more than is left of the session's."""
+        settings, whole = self._main.agents_config, self._conversation.limits.budget
+        spent = self._conversation.spent
+        tokens, cost = settings.tokens, settings.cost
+        if whole.tokens:
+            left = max(1, whole.tokens - spent.tokens)
+            tokens = min(tokens or left, left)
+        if whole.cost:
+            rest = max(1e-9, whole.cost - spent.cost)
+            cost = min(cost or rest, rest)
+        return Budget(tokens, cost)
+
+    def _toolset(self, kind: AgentKind) -> Toolset:
+        """Return the tools of a kind, as far as the session has them."""
+        tools = self._conversation.all_tools
+        wanted = tools.names if kind.tools is None else kind.tools
+        found = (tools.get(name) for name in tools.names if name in wanted and name not in NEVER)
+        return Toolset(tool for tool in found if tool is not None)
+
+    async def _provider(self, agent: _Agent) -> ChatProvider:
+        """Return the model of a sub-agent; the session's with a notice, if the one that its kind names is not configured."""
+        kind, session_id = agent.kind, f"{self._main.session.id}-{agent.state.name}"
+        current = self._conversation.model.require()
+        if kind.model and self._main.agent_models is not None:
+            try:
+                return await self._main.agent_models(kind.model, kind.effort, session_id)
+            except (LLMError, KeyError) as error:
+                why = (
+                    error.message if isinstance(error, LLMError) else "No such model is configured."
+                )
+                self._main.wire.publish(
+                    ev.Notice(
+                        "warning",
+                        f"The sub-agent {kind.name} uses the session's model: {one_line(kind.model)} cannot be used. {why}",
+                        topic=f"agent model {kind.name}",
+                    )
+                )
+        provider = current.beside(session_id)
+        if kind.effort:
+            with contextlib.suppress(LLMError):
+                provider.set_thinking(kind.effort)
+        return provider
+
+    async def _close_if_idle(self, agent: _Agent) -> None:
+        async with agent.opening:
+            soul = agent.soul
+            if soul is None or agent.work is not None or agent.n_listeners:
+                return
+            agent.soul = None
+            await soul.aclose()
+
+    async def aclose(self) -> None:
+        """Stop and close all of them."""
+        self._is_closed = True
+        for agent in [*self._agents.values()]:
+            if agent.work is not None:
+                agent.work.cancel()
+                await asyncio.wait([agent.work])
+            if agent.soul is not None:
+                soul, agent.soul = agent.soul, None
+                await soul.aclose()
+
+    # -- what it tells ---------------------------------------------------------------------------
+
+    def _heard(self, agent: _Agent, event: Event) -> None:
+        """Take in an event of a sub-agent: it is told on the session's wire, and counted."""
+        self._main.wire.publish(event, agent.state.name)
+        now = agent.state
+        match event:
+            case ev.StepBegin():
+                self._change(agent, step=now.step + 1, state="working", doing="")
+            case ev.ToolStarted():
+                tools = self._conversation.all_tools
+                card = tools.card(event.name)
+                doing = f"{short_name(event.name, card)} {target(self._conversation.card_of(event.name), event.arguments, str(self._main.session.work_dir))}"
+                self._change(agent, calls=now.calls + 1, doing=one_line(doing)[:_LAST_WORDS_CHARS])
+            case ev.ToolResult():
+                self._change(agent, doing="")
+            case ev.ApprovalRequest():
+                self._change(agent, state="asking")
+            case ev.ApprovalResolved():
+                self._change(agent, state="working")
+            case ev.FilesChanged(paths=paths):
+                if len(agent.files) < _MOST_FILES:
+                    agent.files.update(paths)
+                self._change(agent, files=len(agent.files))
+            case ev.StatusUpdate():
+                self._count(agent, event)
+            case _:
+                pass
+
+    def _count(self, agent: _Agent, status: ev.StatusUpdate) -> None:
+        """Count the tokens of a sub-agent in its figures and in the session's."""
+        if agent.soul is None:
+            return
+        before = agent.totals
+        agent.totals = (status.total_input, status.total_cached, status.total_output)
+        grown = [new - old for new, old in zip(agent.totals, before, strict=True)]
+        cost = agent.soul.cost
+        self._change(
+            agent,
+            input=status.total_input,
+            cached=status.total_cached,
+            output=status.total_output,
+            cost=sum(amount for _, amount in cost.amounts) if cost is not None else -1.0,
+            used=status.used,
+            limit=status.limit,
+        )
+        if any(grown) and min(grown) >= 0:
+            usage = Usage(grown[0], grown[2], grown[1], estimated=status.estimated)
+            self._conversation.count_beside(usage, status.model)
+
+    def _change(self, agent: _Agent, **facts: Any) -> None:
+        """Change the state of a sub-agent and publish it, if it is another one then."""
+        state = replace(agent.state, **facts)
+        if state != agent.state:
+            agent.state = state
+            self._main.wire.publish(state)
+
+    async def _change_stored(self, agent: _Agent, **facts: Any) -> None:
+        """Change the state of a sub-agent, store it, then publish it."""
+        before, agent.state = agent.state, replace(agent.state, **facts)
+        await self._store(agent)
+        if agent.state != before:
+            self._main.wire.publish(agent.state)
+
+    async def _store(self, agent: _Agent) -> None:
+        """Write the state of a sub-agent. If the disk refuses, the conversation itself still tells what it did."""
+        async with agent.writing:
+            data = _encoded(agent)
+            try:
+                await asyncio.to_thread(_write, self._storage, agent.folder, data)
+            except OSError as error:
+                log.warning("the state of a sub-agent could not be stored", exc_info=error)
+
+
+def _last_answer(messages: Sequence[Message]) -> str:
+    """Return the last text of the model."""
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if message.role == "assistant" and message.text.strip():
+            return message.text.strip()
+    return ""
+
+
+def _stopped_before(agent: _Agent) -> ToolOutcome:
+    return failure(
+        f"{agent.state.name} was stopped by the user before it had begun.", brief="stopped"
+    )
+
+
+def _short(tokens: int) -> str:
+    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else str(tokens)
+
+
+# -- on the disk
+
+_KIND_TEXTS = ("name", "description", "text", "model", "effort")
+
+
+def _encoded(agent: _Agent) -> bytes:
+    kind = agent.kind
+    record = {
+        "agent": encode_event(agent.state),
+        "task": agent.text,
+        "kind": {
+            **{name: getattr(kind, name) for name in _KIND_TEXTS},
+            "tools": None if kind.tools is None else list(kind.tools),
+            "steps": kind.steps,
+        },
+    }
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _write(storage: Storage, folder: Path, data: bytes) -> None:
+    storage.make_folder(folder)
+    storage.replace_file(folder / _STATE_NAME, data)
+
+
+def _stored_agents(folder: Path) -> list[_Agent]:
+    """Return the stored sub-agents of a session, oldest first; what cannot be read is passed over."""
+    try:
+        names = [
+            entry.name
+            for entry in os.scandir(folder)
+            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
+    except OSError:
+        return []
+    found: list[_Agent] = []
+    for name in names[:_MOST_AGENTS]:
+        try:
+            data = read_regular(folder / name / _STATE_NAME, _MAX_STATE_BYTES)
+            record: object = json.loads(data)
+        except (OSError, ValueError, RecursionError):
+            continue
+        table = lenient_json.mapping(record)
+        state = decode_event("AgentChanged", lenient_json.mapping(table.get("agent")))
+        if not isinstance(state, AgentChanged) or state.name != name:
+            continue
+        kind = _kind_of(lenient_json.mapping(table.get("kind")))
+        text = table.get("task")
+        if kind is None or not isinstance(text, str):
+            continue
+        found.append(_Agent(state, kind, clean_source(text), folder / name))
+    return sorted(found, key=lambda one: (one.state.number, one.state.name))
+
+
+def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:
+    texts = {name: value for name in _KIND_TEXTS if isinstance(value := record.get(name), str)}
+    if "name" not in texts:
+        return None
+    tools, steps = record.get("tools"), record.get("steps")
+    return AgentKind(
+        description=texts.get("description", ""),
+        tools=tuple(one for one in lenient_json.listing(tools) if isinstance(one, str))
+        if isinstance(tools, list)
+        else None,
+        steps=steps if type(steps) is int and 0 <= steps <= 1_000_000 else 0,
+        **{name: text for name, text in texts.items() if name != "description"},
+    )

@@ -1,0 +1,227 @@
+"""Sub-agents in the running engine: what they are sent and may do, what comes of their files and figures, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from support.chat_server import call, calls, gate, say
+from support.soul import Stage, next_event, stage, until_end
+
+from kimi_tui.soul.rewind_values import Target
+from kimi_tui.wire import events as ev
+
+
+def agent(prompt: str, kind: str = "general", title: str = "a part") -> tuple[str, dict[str, Any]]:
+    return ("Agent", {"description": title, "prompt": prompt, "kind": kind})
+
+
+def states(on: Stage) -> list[str]:
+    return [one.state for one in on.ear.of(ev.AgentChanged)]
+
+
+def result(on: Stage, number: int = -1) -> str:
+    """Return what the session's agent got of the call whose result is in a request."""
+    return next(text for role, text in reversed(on.sent(number)) if role == "tool")
+
+
+async def test_the_last_answer_is_the_result(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("one\n")
+        on.server.script(
+            calls([agent("Where is one?", "explore", "find one")], usage=(100, 10)),
+            call("ReadFile", {"path": "a.txt"}, usage=(50, 5)),
+            say("a.txt:1 has one", usage=(60, 6)),
+            say("It is in a.txt.", usage=(200, 5)),
+        )
+        heard = on.soul.wire.subscribe()
+        await on.soul.run("find it")
+        assert "a.txt:1 has one" in result(on)
+        assert "explore-1, 2 steps" in result(on)
+        # The sub-agent is told its task alone, with the tools of its kind.
+        first = on.server.requests[1]
+        assert [m["role"] for m in first.messages] == ["system", "user"]
+        assert "You find things out" in first.messages[0]["content"]
+        tools = [one["function"]["name"] for one in first.body["tools"]]
+        assert "ReadFile" in tools
+        assert not {"WriteFile", "Shell", "Agent", "SendDMail", "AskUserQuestion"} & set(tools)
+        # Its calls count in the session's figures.
+        status = on.soul.status
+        assert (status.total_input, status.total_output) == (410, 26)
+        (one,) = on.soul.agents.states if on.soul.agents else ()
+        assert (one.state, one.step, one.calls, one.input, one.output) == ("done", 2, 1, 110, 11)
+        assert one.last_words == "a.txt:1 has one"
+        # Its events are on the session's wire with its name.
+        named = [r for r in heard.drain() if r.source]
+        assert {r.source for r in named} == {"explore-1"}
+        assert any(isinstance(r.event, ev.ToolResult) for r in named)
+
+
+async def test_its_files_belong_to_the_session(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(
+            calls([agent("Write b.txt")]),
+            call("WriteFile", {"path": "b.txt", "content": "by the sub-agent\n"}),
+            say("written"),
+            say("done"),
+        )
+        await on.soul.run("write it")
+        assert (on.work / "b.txt").read_text() == "by the sub-agent\n"
+        preview = await on.soul.travel.preview(Target(0))
+        assert [(one.path, one.reason) for one in preview.files.files] == [("b.txt", "")]
+        await on.soul.travel.rewind(Target(0), "restore")
+        assert not (on.work / "b.txt").exists()
+        await on.soul.travel.undo()
+        assert (on.work / "b.txt").exists()
+
+
+async def test_a_question_names_it(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="ask") as on:
+        on.server.script(
+            calls([agent("Write b.txt")]),
+            call("WriteFile", {"path": "b.txt", "content": "x\n"}),
+            say("written"),
+            say("done"),
+        )
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("write it"))
+        named = await next_event(heard, ev.ApprovalRequest, lambda one: bool(one.agent))
+        assert (named.agent, named.tool, named.key) == ("general-1", "WriteFile", "")
+        assert states(on)[-1] == "asking"
+        on.soul.answer(named.id, "once")
+        assert await turn == "done"
+        assert (on.work / "b.txt").exists()
+
+
+async def test_one_is_stopped_alone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            calls([agent("Look around", "explore")]),
+            call("Glob", {"pattern": "*"}, text="I look first."),
+            gate(0, say("never")),
+            say("Then without."),
+        )
+        turn = asyncio.create_task(on.soul.run("look"))
+        await on.server.received(3)
+        assert on.soul.agents is not None
+        await on.soul.agents.stop("explore-1")
+        assert await turn == "done"
+        assert "The user stopped it" in result(on)
+        assert "I look first." in result(on)
+        assert on.soul.agents.state("explore-1").state == "stopped"
+
+
+async def test_the_turn_is_stopped_with_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look around", "explore")]), gate(0, say("never")), say("ok"))
+        turn = asyncio.create_task(until_end(on.soul.run("look")))
+        await on.server.received(2)
+        await on.soul.interrupt()
+        await turn
+        assert on.soul.agents is not None
+        assert on.soul.agents.state("explore-1").state == "stopped"
+        await on.soul.run("go on")
+        assert "stopped this call" in str(on.sent())
+
+
+async def test_a_steer_reaches_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            calls([agent("Look around", "explore")]),
+            gate(0, call("Glob", {"pattern": "*"})),
+            say("looked"),
+            say("done"),
+        )
+        turn = asyncio.create_task(on.soul.run("look"))
+        await on.server.received(2)
+        assert on.soul.agents is not None
+        on.soul.agents.steer("explore-1", "only Python files")
+        on.server.release()
+        await turn
+        assert on.sent(2)[-1] == ("user", "only Python files")
+
+
+async def test_readers_run_at_once_and_writers_in_turn(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            calls([agent("one", "explore"), agent("two", "explore")]),
+            gate(0, say("first")),
+            gate(0, say("second")),
+            calls([agent("three"), agent("four")]),
+            say("third"),
+            say("fourth"),
+            say("done"),
+        )
+        turn = asyncio.create_task(on.soul.run("look"))
+        # Both readers are under way before either has an answer.
+        await on.server.received(3)
+        on.server.release()
+        await turn
+        said = [str(request.messages[1]["content"]) for request in on.server.requests[4:6]]
+        assert ["three" in said[0], "four" in said[1]] == [True, True]
+
+
+async def test_unknown_kinds_and_the_other_name(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            calls([agent("x", "exploer")]),
+            calls([("Task", {"description": "d", "prompt": "p", "subagent_type": "review"})]),
+            say("reviewed"),
+            say("done"),
+        )
+        await on.soul.run("go")
+        assert "Did you mean explore?" in result(on, 1)
+        assert "reviewed" in result(on)
+
+
+async def test_its_budget_of_steps(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.soul.agents_config = on.soul.agents_config._replace(steps=2)
+        on.server.script(
+            calls([agent("loop", "explore")]),
+            call("Glob", {"pattern": "*"}, text="one"),
+            call("Glob", {"pattern": "*.py"}, text="two"),
+            say("I see."),
+        )
+        await on.soul.run("go")
+        assert "ended early" in result(on)
+        assert "two" in result(on)
+
+
+async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            calls([agent("Look around", "explore")]),
+            call("Glob", {"pattern": "*"}, text="First I list."),
+            gate(0, say("never")),
+        )
+        turn = asyncio.create_task(until_end(on.soul.run("look")))
+        await on.server.received(3)
+        copy = tmp_path / "copy"
+        import shutil
+
+        shutil.copytree(on.session.dir, copy / on.session.dir.name)
+        await on.soul.interrupt()
+        await turn
+        on.server.release()
+        await on.soul.aclose()
+        # The session as the killed program left it.
+        shutil.rmtree(on.session.dir)
+        shutil.copytree(copy / on.session.dir.name, on.session.dir)
+        on.session = on.store.find(on.session.id, on.work)
+        await on.open()
+        assert on.soul.agents is not None
+        (one,) = on.soul.agents.states
+        assert (one.state, one.why) == ("paused", "The program ended before it did.")
+        on.server.script(say("Found nothing."), say("So be it."))
+        await on.soul.resume()
+        assert "Found nothing." in result(on)
+        assert "First I list." in str(on.sent(-2))
+        assert on.soul.agents.state("explore-1").state == "done"
+        await on.reopen()
+        assert on.soul.agents is not None
+        history, subscription = await on.soul.agents.listen("explore-1")
+        assert any(isinstance(r.event, ev.TextPart) for r in history)
+        await on.soul.agents.unlisten("explore-1", subscription)
