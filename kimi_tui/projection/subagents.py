@@ -67,7 +67,7 @@ def agent_state_words(one: AgentChanged) -> str:
 def agent_news(one: AgentChanged) -> str:
     """Return in one line what a sub-agent does now, or why it waits, is paused, failed or was stopped; empty for nothing."""
     if one.state == "working":
-        return one_line(one.doing[:NAME_CHARS]) or one_line(one.last_words[-NAME_CHARS:])
+        return one_line(one.doing[:NAME_CHARS])
     return one_line(one.why[: 2 * NAME_CHARS]) if one.state != "done" else ""
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kimi_tui.display_names import titled, unmarked
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.session_lines import NO_CHANGE, LinesChange, SessionLines
-from kimi_tui.projection.subagents import AGENT_TOOLS, agent_title, steps_words
+from kimi_tui.projection.subagents import AGENT_TOOLS, agent_title
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -158,10 +158,10 @@ class StepTracker:
         if one is None or known is None:
             return None
         checkpoint, call = known
-        note, title = steps_words(one.step) if one.step else "", agent_title(one)[:LABEL_LIMIT]
-        if (call.note, call.target or title) == (note, call.target):
+        title = agent_title(one)[:LABEL_LIMIT]
+        if (call.agent_steps, call.target or title) == (one.step, call.target):
             return None
-        call.note, call.target = note, call.target or title
+        call.agent_steps, call.target = one.step, call.target or title
         return checkpoint
 
     def waits(self, key: str) -> CheckpointNode | None:

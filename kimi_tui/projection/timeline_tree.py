@@ -45,13 +45,13 @@ _LOOKED_AT = 20
 class CallNode:
     """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls.
 
-    `note` is a fact that stays readable where the target is cut: `12 steps` of a sub-agent.
+    `agent_steps` are the steps of the sub-agent that the call started; -1 if it started none.
     """
 
     name: str
     card: Card = PLAIN
     target: str = ""
-    note: str = ""
+    agent_steps: int = -1
     failed: bool = False
     size_chars: int = 0
 

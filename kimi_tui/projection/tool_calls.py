@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
@@ -125,10 +126,23 @@ NAMED = 8
 NAMED_LOST = 3
 """The largest number of paths that are kept of the changed files that cannot be restored."""
 PATH_LIMIT = 200
+AGENT_TAIL_S = 0.25
+"""Seconds between two updates of a card by what its sub-agent streams: several may write at once, faster than anybody reads."""
+AGENT_TAIL_CHARS = 400
+"""The largest number of characters that are kept of what a sub-agent streams."""
 ARGUMENTS_LIMIT = 65_536
 """The largest number of characters of a call's arguments that are kept: only its target is read from them."""
 SURE_AFTER = 4_096
 """Characters of arguments after which a known target is final."""
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The end of what the sub-agent of a call streams, and when the card of the call showed it."""
+
+    key: str
+    text: str = ""
+    shown_at: float = 0.0
 
 
 class ToolCalls:
@@ -146,6 +160,8 @@ class ToolCalls:
         """The keys of commands that the user ran, outside of any step."""
         self._agents: dict[str, AgentChanged] = {}
         """The sub-agents of the session, by the keys of the calls that started them."""
+        self._tails: dict[str, _Tail] = {}
+        """The end of what each sub-agent streams, by its name."""
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
@@ -251,6 +267,10 @@ class ToolCalls:
     def agent_changed(self, event: AgentChanged) -> Change:
         """Set the state of a sub-agent on the card of the call that started it."""
         self._agents[event.key] = event
+        if event.is_running:
+            self._tails.setdefault(event.name, _Tail(event.key))
+        else:
+            self._tails.pop(event.name, None)
         block = self._open.get(event.key)
         if block is None:
             calls = (one for one in reversed(self._list.blocks) if isinstance(one, ToolBlock))
@@ -258,6 +278,21 @@ class ToolCalls:
         if block is None or not event.key or block.agent == event:
             return NOTHING
         block.agent = event
+        return self._list.touched(block)
+
+    def agent_said(self, name: str, text: str, at: float) -> Change:
+        """Show the last line of what a sub-agent streams on its card, a few times a second."""
+        tail = self._tails.get(name)
+        if tail is None:
+            return NOTHING
+        tail.text = (tail.text + text)[-AGENT_TAIL_CHARS:]
+        block = self._open.get(tail.key)
+        if block is None or 0 <= at - tail.shown_at < AGENT_TAIL_S:
+            return NOTHING
+        line = clean(tail.text).rstrip().rpartition("\n")[2].strip()
+        if not line or [line] == block.live_output:
+            return NOTHING
+        tail.shown_at, block.live_output = at, [line]
         return self._list.touched(block)
 
     def agents_again(self) -> Change:

@@ -669,6 +669,14 @@ class TranscriptModel:
             change = both(change, self._reverts.resized(told.figures, figures))
         return change
 
+    def apply_beside(self, record: EventRecord) -> Change:
+        """Apply an event of a sub-agent, `record.source`: what it streams is the last line of its card."""
+        match record.event:
+            case TextPart(text) | ThinkPart(text):
+                return self._calls.agent_said(record.source, text, record.at)
+            case _:
+                return NOTHING
+
     def _apply(self, record: EventRecord, told: LinesChange) -> Change:
         event, at = record.event, record.at
         match event:

@@ -6,7 +6,7 @@ A future (`tui.futures.view`) and a sub-agent (`tui.subagent_view`) are shown by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BesideAction = Literal["message", "stop", "page", "leave"]
 """The action of a key on the agent on view."""
+BesidePlace = Literal["future", "subagent", "ended subagent"]
+"""The name of an agent on view for footer and help."""
 _LEAST_NAME = 14
 """The cells of the first row that facts leave to the name of an agent."""
 
@@ -130,9 +132,6 @@ class BesideView(Vertical):
         session: its messages and checkpoints, reduced from its events.
     """
 
-    place: ClassVar[Literal["future", "subagent"]] = "future"
-    """The part of the screen for footer and help."""
-
     def __init__(
         self,
         key: str,
@@ -147,6 +146,11 @@ class BesideView(Vertical):
         self.timeline = timeline
         self.session = SessionModel(work_dir)
         self._banner = banner
+
+    @property
+    def place(self) -> BesidePlace:
+        """The part of the screen for footer and help."""
+        return "future"
 
     def compose(self) -> ComposeResult:
         """Yield banner and messages."""

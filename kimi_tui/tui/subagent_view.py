@@ -14,7 +14,13 @@ from kimi_tui.projection.subagents import (
     agent_title,
 )
 from kimi_tui.tui import formatting
-from kimi_tui.tui.beside_view import BesideBanner, BesideTranscript, BesideView, banner_rows
+from kimi_tui.tui.beside_view import (
+    BesideBanner,
+    BesidePlace,
+    BesideTranscript,
+    BesideView,
+    banner_rows,
+)
 from kimi_tui.tui.frame_rows import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import Span
@@ -55,22 +61,25 @@ class SubagentBanner(BesideBanner):
     Args:
         state: the state of the sub-agent.
         currency: the sign of amounts.
+
+    Attributes:
+        state: the state that is shown.
     """
 
     def __init__(self, state: AgentChanged, currency: str) -> None:
         super().__init__(widget_id="subagent-banner")
-        self._state = state
+        self.state = state
         self._currency = currency
 
     def tell(self, state: AgentChanged, news: list[Span]) -> None:
         """Show a state, and news of the main agent."""
-        if (state, news) != (self._state, self.news):
-            self._state, self.news = state, news
+        if (state, news) != (self.state, self.news):
+            self.state, self.news = state, news
             self.refresh()
 
     def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
         """Return the name and task of the sub-agent with its figures, and the keys."""
-        one = self._state
+        one = self.state
         facts = [agent_state_words(one), agent_model(one)]
         facts += [f"{formatting.tokens(one.tokens)} tokens"] if one.tokens else []
         facts += [formatting.money(one.cost, self._currency)] if one.cost >= 0 else []
@@ -101,8 +110,6 @@ class SubagentView(BesideView):
         load_image: reads an image; None if images are only named.
     """
 
-    place = "subagent"
-
     def __init__(
         self,
         state: AgentChanged,
@@ -115,6 +122,11 @@ class SubagentView(BesideView):
         transcript = SubagentTranscript(work_dir=work_dir, keys=keys, load_image=load_image)
         transcript.currency = currency
         super().__init__(state.name, self.banner, transcript, work_dir, Timeline())
+
+    @property
+    def place(self) -> BesidePlace:
+        """The part of the screen for footer and help."""
+        return "ended subagent" if self.banner.state.is_over else "subagent"
 
     def on_mount(self) -> None:
         """Show the messages and checkpoints of the sub-agent."""

@@ -28,6 +28,7 @@ Place = Literal[
     "line",
     "future",
     "subagent",
+    "ended subagent",
     "search",
     "matches",
     "copy",
@@ -54,6 +55,7 @@ HELP_TITLES: Mapping[Place, str] = {
     "line": "World line",
     "future": "Viewing a future",
     "subagent": "Viewing a sub-agent",
+    "ended subagent": "Viewing a sub-agent",
     "search": "Search",
     "matches": "Search",
     "copy": "Selecting with a cursor",
@@ -167,10 +169,10 @@ def hints(
             (key("help"), "help"),
             (key("future.next"), "next message"),
         )
-    if place == "subagent":
+    if place in ("subagent", "ended subagent"):
+        acts = ((key("subagent.message"), "send it a message"), (key("subagent.stop"), "stop it"))
         return known(
-            (key("subagent.message"), "send it a message"),
-            (key("subagent.stop"), "stop it"),
+            *(acts if place == "subagent" else ()),
             (key("chat.preview"), "rewind it"),
             (key("timeline"), "its timeline"),
             (key("search"), "search"),

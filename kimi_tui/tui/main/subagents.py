@@ -29,18 +29,20 @@ class _OwnEvents:
     Args:
         agents: the sub-agents of the session.
         name: the name of the one.
+        bench: has the tasks.
     """
 
-    def __init__(self, agents: Subagents, name: str) -> None:
+    def __init__(self, agents: Subagents, name: str, bench: Workbench) -> None:
         self._agents = agents
         self._name = name
+        self._bench = bench
         self._subscription: Subscription | None = None
         self._wake: Callable[[Event], None] | None = None
 
-    async def feed(self, bench: Workbench) -> Feed:
+    async def feed(self) -> Feed:
         """Return its events: those that were stored, and the others as they come."""
         history, self._subscription = await self._agents.listen(self._name, self._woken)
-        return Feed(self, history, bench.tasks)
+        return Feed(self, history, self._bench.tasks)
 
     def _woken(self, event: Event) -> None:
         if self._wake is not None:
@@ -54,7 +56,7 @@ class _OwnEvents:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """End the subscription."""
-        self._agents.unlisten(self._name, subscription)
+        self._bench.start(self._agents.unlisten(self._name, subscription))
 
 
 class SubagentsController:
@@ -125,8 +127,8 @@ class SubagentsController:
             bench.keys,
             self._conversation.load_image,
         )
-        events = _OwnEvents(engine, name)
-        await self._beside.show(view, name, self._write, lambda: events.feed(bench))
+        events = _OwnEvents(engine, name, bench)
+        await self._beside.show(view, name, self._write, events.feed)
         self.tell_news()
         return True
 

@@ -24,7 +24,7 @@ from kimi_tui.projection.tool_calls import (
 from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, TodoBlock
 from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.diff import band_rows, common_indent
-from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.formatting import cut, cut_head, path
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import (
     FACT_GAP,
@@ -417,9 +417,12 @@ def _text_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
 def _agent_rows(block: ToolBlock, one: AgentChanged, room: LayoutRoom) -> Iterator[Line]:
     """Yield what a sub-agent does in one row while it works, or why it did not end in order; then its answer, folded."""
     lead = Span(" " * HANGING)
-    if news := agent_news(one):
+    width, mark = room.width - HANGING - RIGHT, room.glyphs.cut
+    shown = cut(expand_tabs(agent_news(one)), width, mark)
+    if not shown and block.live_output:
+        shown = cut_head(expand_tabs(block.live_output[-1]), width, mark)
+    if shown:
         style = "error" if one.state == "failed" else "quiet"
-        shown = cut(expand_tabs(news), room.width - HANGING - RIGHT, room.glyphs.cut)
         yield Line((lead, Span(shown, style)), hit=HIT_AGENT, margin=HANGING)
     if not block.over:
         return
