@@ -174,6 +174,11 @@ class StepTracker:
 
     def started(self, event: ToolStarted, head: CheckpointNode | None) -> CheckpointNode | None:
         """Note that a tool runs: its arguments are complete."""
+        uid = event.key.rpartition(":")[0]
+        if event.key not in self._open and head is not None and head.uid == uid and head.calls:
+            # A sub-agent goes on whose call had ended with a stop.
+            head.state = "done"
+            return head
         if event.key not in self._open:
             self.call(ToolCall(event.key, event.name), head)
         known = self._open.get(event.key)

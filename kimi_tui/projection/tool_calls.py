@@ -198,6 +198,12 @@ class ToolCalls:
         """Note that a tool runs."""
         self._list.attempt.clear()
         change = NOTHING
+        if event.key not in self._open and (again := self._ended(event.key)) is not None:
+            # A sub-agent goes on whose call had ended with a stop.
+            again.arguments = event.arguments[:ARGUMENTS_LIMIT]
+            again.output = again.message = ""
+            again.display = ()
+            self._open[event.key] = again
         if event.key not in self._open:
             self._own.add(event.key)
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
@@ -210,6 +216,13 @@ class ToolCalls:
         block.state = "running"
         block.at = at
         return both(change, self._list.touched(block))
+
+    def _ended(self, key: str) -> ToolBlock | None:
+        """Return the block of a call that has ended."""
+        for block in reversed(self._list.blocks[self._list.base :]):
+            if isinstance(block, ToolBlock) and block.call == key:
+                return block
+        return None
 
     def output(self, key: str, text: str) -> Change:
         """Append live output of a running call."""

@@ -136,6 +136,13 @@ class FileHistory:
             self._marks.add(marked)
             marked.add_done_callback(self._marked)
 
+    def mark_again(self, uid: str, like: str) -> None:
+        """Note that a checkpoint was made anew by another name: its files are those of the one that it is like."""
+        if self.folder.is_on:
+            marked = self.folder.submit(partial(self._tracker.mark_again, like=like), uid)
+            self._marks.add(marked)
+            marked.add_done_callback(self._marked)
+
     async def before_change(self, paths: Sequence[str] | None) -> ChangingTool:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 

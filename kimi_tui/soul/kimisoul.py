@@ -30,6 +30,7 @@ from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.rotation import live_path, stored_world_lines
+from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.approval import AgentApproval, Approval, Mode
 from kimi_tui.soul.attachments import Attachments
@@ -61,9 +62,7 @@ from kimi_tui.soul.past_search import PastSearch
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.request_form import ToolsWish
-from kimi_tui.soul.rewind_values import (
-    Target,
-)
+from kimi_tui.soul.rewind_values import RewindOutcome, Target
 from kimi_tui.soul.session_title import propose_title
 from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.system_prompt import FolderFacts
@@ -73,6 +72,7 @@ from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.added_folders import AddedFolders
+from kimi_tui.tools.agent import Agent
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -540,6 +540,17 @@ class KimiSoul:
         """The sub-agents of the session; None if there were none yet, or for a sub-agent, which has none."""
         return self._agents
 
+    @property
+    def alone(self) -> OneAtATime:
+        """Runs turns and operations, one at a time."""
+        return self._alone
+
+    async def back_into_call(
+        self, key: str, files_of: Checkpoint | None, chosen: Collection[str] | None
+    ) -> tuple[RewindOutcome, str]:
+        """Go back to where a call had no result; see `Operations.back_into_call`. Call it within `alone`."""
+        return await self._operations.back_into_call(key, files_of, chosen)
+
     def use_agents(self) -> Subagents:
         """Return the sub-agents of the session. Their module is imported with the first call."""
         if self._agents is None:
@@ -547,6 +558,7 @@ class KimiSoul:
 
             self._agents = agents = Subagents(self, self._conversation, self._tools)
             self._tools.paused = lambda: agents.paused_keys
+            self.travel.after = agents.follow_line
         return self._agents
 
     async def _run_agent(self, task: AgentTask, key: str) -> ToolOutcome:
@@ -1030,6 +1042,12 @@ class KimiSoul:
         if self.skills is not None:
             tool = await asyncio.to_thread(self.skills.tool)
             self.change_tools([] if tool is None else [tool], ["Skill"])
+
+    async def reload_kinds(self) -> None:
+        """Tell the model of the kinds of sub-agents as they are on the disk now, from its next call on."""
+        if self.kinds is not None:
+            kinds = await asyncio.to_thread(self.kinds.usable)
+            self.change_tools([Agent(kinds)], [Agent.name])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""

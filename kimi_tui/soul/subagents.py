@@ -16,12 +16,13 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
 from kimi_tui.config.settings import DMailConfig
@@ -32,14 +33,22 @@ from kimi_tui.llm.provider import ChatProvider, Usage
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, StorageTrouble
-from kimi_tui.session.schema import SystemPrompt
+from kimi_tui.session.schema import Checkpoint, SystemPrompt
 from kimi_tui.session.session import Session
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.conversation import Conversation
-from kimi_tui.soul.errors import BudgetSpent, MaxStepsReached, RunCancelled, SoulError
+from kimi_tui.soul.errors import (
+    BudgetSpent,
+    FilesUnknown,
+    MaxStepsReached,
+    RunCancelled,
+    SoulBusy,
+    SoulError,
+)
 from kimi_tui.soul.kimisoul import AGENTS_NAME, KimiSoul
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import Budget
+from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPreview, Target
 from kimi_tui.soul.system_prompt import agent_prompt
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
@@ -82,6 +91,8 @@ class _Agent:
         said: the user's messages to it while it cannot take them.
         n_listeners: how many listen to it.
         files: the files that it changed.
+        versions: its states when the user went back to one of its steps, the oldest first; `later` are those that an undo left.
+        totals: the tokens of its calls that were counted.
     """
 
     state: AgentChanged
@@ -95,6 +106,8 @@ class _Agent:
     said: list[str] = field(default_factory=list[str])
     n_listeners: int = 0
     files: set[str] = field(default_factory=set[str])
+    versions: list[AgentChanged] = field(default_factory=list[AgentChanged])
+    later: list[AgentChanged] = field(default_factory=list[AgentChanged])
     totals: tuple[int, int, int] = (0, 0, 0)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -239,6 +252,120 @@ class Subagents:
     async def stop_all(self) -> None:
         """Stop all sub-agents that run; the turn goes on."""
         await asyncio.gather(*(self.stop(one.name) for one in self.states if one.is_running))
+
+    # -- time travel -----------------------------------------------------------------------------
+
+    async def preview(self, name: str, target: Target) -> RewindPreview:
+        """Return what going back to before a step of a sub-agent would drop of its conversation, and do to files.
+
+        Raises:
+            KeyError: there is no such sub-agent or checkpoint.
+            SoulError: its conversation cannot be read.
+        """
+        agent = self._named(name)
+        async with self._held(agent) as soul:
+            found = await soul.travel.preview(target)
+            point = soul.session.context.index.checkpoint(target.id)
+        files = await self._main.file_history.preview(
+            point, after=False, ran_commands=found.ran_commands, binding=not self._main.running
+        )
+        return replace(found, files=files)
+
+    async def rewind(
+        self,
+        name: str,
+        target: Target,
+        files: FilesChoice = "keep",
+        chosen: Collection[str] | None = None,
+    ) -> RewindOutcome:
+        """Go back to before a step of a sub-agent.
+
+        The session's conversation goes to where the call of the sub-agent had no result; the sub-agent can go on from there with
+        the next turn (`KimiSoul.resume`). The undo of the session reverses it, with the sub-agent's conversation.
+
+        Args:
+            name: the sub-agent.
+            target: one of its checkpoints.
+            files: whether the files of that time come back, too; `chosen` as for `Travel.rewind`.
+
+        Raises:
+            KeyError: there is no such sub-agent or checkpoint, or the step that started it is not on the current world line.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
+            SoulBusy: something runs; interrupt it first.
+            OSError: the disk refused.
+        """
+        agent = self._named(name)
+        if agent.work is not None:
+            raise SoulBusy(f"{name} is working. Stop it first.")
+        async with self._held(agent) as soul:
+            point = soul.session.context.index.checkpoint(target.id)
+            if files == "only":
+                raise FilesUnknown("Files alone cannot go back to a step of a sub-agent.")
+            back = self._back(agent, soul, target, None if files == "keep" else point, chosen)
+            return await self._main.alone.run(back)
+
+    async def _back(
+        self,
+        agent: _Agent,
+        soul: KimiSoul,
+        target: Target,
+        point: Checkpoint | None,
+        chosen: Collection[str] | None,
+    ) -> RewindOutcome:
+        # Its own conversation is first: after a kill in between, all that it had said is on a world line of its own.
+        await soul.travel.rewind(target)
+        try:
+            outcome, key = await self._main.back_into_call(agent.state.key, point, chosen)
+        except BaseException:
+            await soul.travel.undo()
+            raise
+        agent.versions.append(agent.state)
+        await self._change_stored(
+            agent,
+            state="paused",
+            why="",
+            key=key,
+            uid=key.rpartition(":")[0],
+            doing="",
+            ended_at=0.0,
+        )
+        return outcome
+
+    async def follow_line(self) -> None:
+        """Bring back the conversation of each sub-agent as it was when the session's current world line was left."""
+        uids = {point.uid for point in self._conversation.context.checkpoints}
+        for agent in self._agents.values():
+            if agent.state.uid in uids or agent.work is not None:
+                continue
+            if agent.versions and agent.versions[-1].uid in uids:
+                left, agent.state = agent.state, agent.versions.pop()
+                agent.later.append(left)
+                await self._moved(agent, "undo")
+            elif agent.later and agent.later[-1].uid in uids:
+                left, agent.state = agent.state, agent.later.pop()
+                agent.versions.append(left)
+                await self._moved(agent, "redo")
+
+    async def _moved(self, agent: _Agent, way: Literal["undo", "redo"]) -> None:
+        """Undo or redo the newest operation in the conversation of a sub-agent, and publish its state."""
+        try:
+            async with self._held(agent) as soul:
+                await (soul.travel.undo() if way == "undo" else soul.travel.redo())
+        except (SoulError, SessionError, OSError) as error:
+            # The session is right all the same; only what is shown of the sub-agent has other steps.
+            log.warning("a sub-agent's conversation could not follow", exc_info=error)
+        await self._store(agent)
+        self._main.wire.publish(agent.state)
+
+    @asynccontextmanager
+    async def _held(self, agent: _Agent) -> AsyncGenerator[KimiSoul]:
+        """Keep a sub-agent open within this context."""
+        agent.n_listeners += 1
+        try:
+            yield await self._opened(agent)
+        finally:
+            agent.n_listeners -= 1
+            await self._close_if_idle(agent)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -612,6 +739,8 @@ def _encoded(agent: _Agent) -> bytes:
     kind = agent.kind
     record = {
         "agent": encode_event(agent.state),
+        "versions": [encode_event(one) for one in agent.versions],
+        "later": [encode_event(one) for one in agent.later],
         "task": agent.text,
         "kind": {
             **{name: getattr(kind, name) for name in _KIND_TEXTS},
@@ -652,8 +781,20 @@ def _stored_agents(folder: Path) -> list[_Agent]:
         text = table.get("task")
         if kind is None or not isinstance(text, str):
             continue
-        found.append(_Agent(state, kind, clean_source(text), folder / name))
+        agent = _Agent(state, kind, clean_source(text), folder / name)
+        agent.versions, agent.later = (
+            _states(table.get(which), name) for which in ("versions", "later")
+        )
+        found.append(agent)
     return sorted(found, key=lambda one: (one.state.number, one.state.name))
+
+
+def _states(records: object, name: str) -> list[AgentChanged]:
+    found = (
+        decode_event("AgentChanged", lenient_json.mapping(one))
+        for one in lenient_json.listing(records)
+    )
+    return [one for one in found if isinstance(one, AgentChanged) and one.name == name]
 
 
 def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:

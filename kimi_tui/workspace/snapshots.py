@@ -38,6 +38,8 @@ By = Literal["first", "agent", "other", "job", "rescue", "restore"]
 while a command of the agent ran in the background, made by it or by somebody else.
 """
 
+_AGAIN = "#again"
+"""Stands for the agent of checkpoints that were made anew: their steps do not end those of others."""
 FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
 """Changes that are not certainly the agent's nor a restore's. A rescue snapshot finds changes of somebody else."""
 
@@ -159,6 +161,17 @@ class SnapshotLog:
         with contextlib.suppress(OSError):
             line = {"mark": uid, "after": after} | ({"agent": agent} if agent else {})
             self._append(line, sync=False)
+
+    def mark_again(self, uid: str, like: str) -> None:
+        """Note a checkpoint with the place of an earlier one, which was made anew by another name."""
+        position = self._marks.get(like)
+        if position is None:
+            return
+        self._set_mark(uid, position, _AGAIN)
+        self._order.clear()
+        after = self._snapshots[position].id if position >= 0 else ""
+        with contextlib.suppress(OSError):
+            self._append({"mark": uid, "after": after, "agent": _AGAIN}, sync=False)
 
     def _set_mark(self, uid: str, position: int, agent: str) -> None:
         # A step lasts until the same agent's next one.

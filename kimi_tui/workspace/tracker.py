@@ -401,6 +401,10 @@ class Tracker:
         """Note a checkpoint of an agent; empty for the session's own."""
         self._log.mark(uid, agent)
 
+    def mark_again(self, uid: str, like: str) -> None:
+        """Note a checkpoint that has the files of an earlier one."""
+        self._log.mark_again(uid, like)
+
     def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
         """Return the lines that a snapshot added and removed, and its files that cannot be restored to their former state, sorted.
 

@@ -225,3 +225,43 @@ async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
         history, subscription = await on.soul.agents.listen("explore-1")
         assert any(isinstance(r.event, ev.TextPart) for r in history)
         await on.soul.agents.unlisten("explore-1", subscription)
+
+
+async def test_back_to_one_of_its_steps_and_on_from_there(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(
+            calls([agent("Write two files")]),
+            call("WriteFile", {"path": "b.txt", "content": "1\n"}),
+            call("WriteFile", {"path": "c.txt", "content": "2\n"}),
+            say("both written"),
+            say("done"),
+        )
+        await on.soul.run("write it")
+        agents = on.soul.agents
+        assert agents is not None
+        history, subscription = await agents.listen("general-1")
+        points = [r.event for r in history if isinstance(r.event, ev.CheckpointCreated)]
+        assert [one.kind for one in points] == ["user", "step", "step", "step"]
+        before = on.file()
+        preview = await agents.preview("general-1", Target(points[2].id))
+        assert [one.path for one in preview.files.files] == ["c.txt"]
+        await agents.rewind("general-1", Target(points[2].id), "restore")
+        assert agents.state("general-1").state == "paused"
+        assert sorted(one.name for one in on.work.iterdir()) == ["b.txt"]
+        on.server.script(say("only one now"), say("I see"))
+        await on.soul.resume()
+        assert "only one now" in result(on)
+        assert "both written" not in str(on.sent())
+        assert "c.txt" not in str(on.sent(-2))
+        assert agents.state("general-1").state == "done"
+        # The undo brings back both conversations and the files.
+        await on.soul.travel.undo()
+        assert [r for r in on.file() if r["role"] != "_usage"] == [
+            r for r in before if r["role"] != "_usage"
+        ]
+        assert sorted(one.name for one in on.work.iterdir()) == ["b.txt", "c.txt"]
+        assert agents.state("general-1").last_words == "both written"
+        soul_file = on.session.dir / "subagents" / "general-1" / "context.jsonl"
+        assert "both written" in soul_file.read_text()
+        await agents.unlisten("general-1", subscription)
