@@ -108,6 +108,7 @@ def page() -> str:
         "When the agent is reminded of D-Mails, or one is drafted or sent: see [dmail-rules.md](dmail-rules.md).",
     ]
     rows += ["", "## [checks]", "", *_CHECKS.strip().split("\n")]
+    rows += ["", "## [external_agents]", "", *_AGENTS.strip().split("\n")]
     rows += [
         "",
         "## [keys]",
@@ -176,6 +177,16 @@ after_edit = [
   { files = ["*.py"], run = ["ruff", "format", "{file}"] },     # after edits of such files
   { files = ["*.py"], run = ["ruff", "check", "{file}"] },
 ]
+```
+"""
+
+_AGENTS = """
+Other agents that kimi-tui can drive over the Agent Client Protocol, beside those that it knows: see [external-agents.md](external-agents.md).
+
+```toml
+[external_agents.codex]                # kimi-tui --external-agent codex
+command = ["codex-acp"]                # the program and its arguments; no shell reads them
+env = ["OPENAI_API_KEY"]               # variables that it gets in addition to the usual ones
 ```
 """
 

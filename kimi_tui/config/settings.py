@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from kimi_tui.config.checks import (
+    COMMAND,
     CURRENCY,
     FLAG,
     PROVIDER_TYPE,
@@ -19,6 +20,7 @@ from kimi_tui.config.checks import (
     TEXTS,
     THINKING,
     URL,
+    VARIABLES,
     Check,
     number,
     one_of,
@@ -514,6 +516,21 @@ class EditCheck(NamedTuple):
 
 
 @table
+class ExternalAgentConfig(NamedTuple):
+    """Another agent that speaks the Agent Client Protocol on its standard streams.
+
+    Attributes:
+        name: its name on the command line.
+        command: the program and its arguments; no shell reads them.
+        env: the names of the environment variables that it gets in addition to the usual ones.
+    """
+
+    name: str
+    command: tuple[str, ...] = setting(NEEDED, COMMAND)
+    env: tuple[str, ...] = setting((), VARIABLES)
+
+
+@table
 class PromptConfig(NamedTuple):
     """The editing of the prompt."""
 
@@ -638,6 +655,7 @@ class Config(NamedTuple):
     models: Mapping[str, ModelConfig] = MappingProxyType({})
     providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     keys: Mapping[str, str] = MappingProxyType({})
+    external_agents: Mapping[str, ExternalAgentConfig] = MappingProxyType({})
     checks: tuple[EditCheck, ...] = ()
     source: Path | None = None
     notices: tuple[str, ...] = ()
