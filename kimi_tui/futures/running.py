@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import time
 import uuid
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import make_private
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.display_names import counted
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures.child import Order
@@ -77,6 +79,7 @@ _WAITING = {
     "first": "It waits until another future begins to answer, so that the shared conversation is cached and paid in full only once.",
     "turn": "It waits for its turn at the server.",
 }
+_TOO_MANY = frozenset({429, 503})
 _NO_STEP = "It ended without a step."
 
 
@@ -539,9 +542,13 @@ class Futures:
                         state="asking" if is_asking else "running",
                         asks=tuple(future.asked),
                     )
-            case ev.StepRetry(status=429 | 503):
-                if (turns := self._turns.get(future.state.key)) is not None:
+            case ev.StepRetry(wait_s=wait_s, reason=reason, status=status):
+                if status in _TOO_MANY and (turns := self._turns.get(future.state.key)) is not None:
                     turns.refused(future.state.key)
+                if wait_s:
+                    again = f"It is sent again in {counted(math.ceil(wait_s), 'second')}."
+                    words = f"Its request failed: {one_line(reason).rstrip('.')}. {again}"
+                    self._change(future, state="waiting", why=words)
             case _:
                 pass
         future.wire.publish(event)
