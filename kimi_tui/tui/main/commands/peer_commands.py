@@ -63,7 +63,6 @@ ELSEWHERE: Mapping[str, str] = {
     "share": _SHARE,
     "shells": "/tasks lists the commands in the background.",
     "status": _HEADER,
-    "statusline": "The header and the token gauge cannot be configured.",
     "subagents": _NO_AGENTS,
     "terminal-setup": _TERMINAL,
     "todo": _TODO,
