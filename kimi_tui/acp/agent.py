@@ -53,6 +53,7 @@ class EditorAgent(acp.Agent):
         self._options = options
         self._client: Client
         self._reads_files = False
+        self._shows_forms = False
         self._sessions: dict[str, EditorSession] = {}
 
     def on_connect(self, conn: Client) -> None:
@@ -69,6 +70,8 @@ class EditorAgent(acp.Agent):
         """Say what this agent can do. Whatever version the editor asks for, this is version 1."""
         files = client_capabilities.fs if client_capabilities is not None else None
         self._reads_files = bool(files is not None and files.read_text_file)
+        asks = client_capabilities.elicitation if client_capabilities is not None else None
+        self._shows_forms = asks is not None and asks.form is not None
         return schema.InitializeResponse(
             protocol_version=acp.PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="kimi-tui", title="kimi-tui", version=VERSION),
@@ -238,7 +241,13 @@ class EditorAgent(acp.Agent):
             raise RequestError(_INVALID, str(error)) from error
         except ConfigError as error:
             raise RequestError(_INVALID, str(error)) from error
-        session = EditorSession(self._client, launch, opened, reads_files=self._reads_files)
+        session = EditorSession(
+            self._client,
+            launch,
+            opened,
+            reads_files=self._reads_files,
+            shows_forms=self._shows_forms,
+        )
         self._sessions[session.id] = session
         return session
 

@@ -80,14 +80,20 @@ def contents(request: ApprovalRequest, work_dir: str) -> list[Content]:
         if isinstance(block, DiffBlock)
         for piece in diff_contents(block, work_dir)
     ]
+    words = explained(request, has_detail=not found)
+    return [helpers.tool_content(helpers.text_block(words)), *found]
+
+
+def explained(request: ApprovalRequest, *, has_detail: bool = True) -> str:
+    """Return a question with its exact text and what else the app says about it."""
     words = [visible(request.question)]
-    if request.detail and not found:
+    if request.detail and has_detail:
         detail = visible(request.detail)
         is_prose = request.kind in ("plan", "dmail", "question")
         words.append(detail if is_prose else _indented(detail))
     if request.where:
         words.append(visible(request.where))
-    return [helpers.tool_content(helpers.text_block("\n\n".join(words))), *found]
+    return "\n\n".join(words)
 
 
 def _indented(text: str) -> str:

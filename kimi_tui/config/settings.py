@@ -24,6 +24,7 @@ from kimi_tui.config.checks import (
     Check,
     number,
     one_of,
+    some_of,
     whole,
 )
 
@@ -544,6 +545,36 @@ class PromptConfig(NamedTuple):
     )
 
 
+STATUS_ITEMS = (
+    *("model", "mode", "title", "folder", "branch", "checkpoint", "worldlines", "context"),
+    *("tokens", "cost", "tasks", "session", "time", "version"),
+)
+"""The facts that a status line can show."""
+
+
+@table
+class StatuslineConfig(NamedTuple):
+    """The status line, a row below the prompt, which exists if one of these is set."""
+
+    items: tuple[str, ...] = setting(
+        (),
+        some_of(STATUS_ITEMS),
+        "Facts to show in a row below the prompt, in this order. If none are named, there is no such row.",
+        "now",
+        title="Status line",
+        group=LOOKS,
+    )
+    command: str = setting(
+        "",
+        COMMAND,
+        "A command whose first line of output is shown in the status line. It gets the session's facts as JSON, "
+        "so a status line script for Claude Code works here.",
+        "now",
+        title="Status line command",
+        group=LOOKS,
+    )
+
+
 @table
 class MouseConfig(NamedTuple):
     """The use of the mouse."""
@@ -650,6 +681,7 @@ class Config(NamedTuple):
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
     prompt: PromptConfig = PromptConfig()
+    statusline: StatuslineConfig = StatuslineConfig()
     mouse: MouseConfig = MouseConfig()
     search: SearchConfig | None = None
     models: Mapping[str, ModelConfig] = MappingProxyType({})

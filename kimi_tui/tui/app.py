@@ -637,13 +637,13 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self.theme = self._theme_named(AUTO).name
 
     @on(SettingsOpened)
-    def _settings_opened(self) -> None:
+    def _settings_opened(self, event: SettingsOpened) -> None:
         from kimi_tui.tui.dialogs.settings import ConfigurationFile, SettingsScreen
 
         path, theirs = self.launch.config_path, kimi_cli_config_file()
         copied = theirs if not path.exists() and theirs.exists() else None
         file = ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
-        self.push_screen(SettingsScreen(self.launch.config, file, self._commands))
+        self.push_screen(SettingsScreen(self.launch.config, file, self._commands, event.key))
 
     # The class is imported when it is opened, so its messages are named by their handlers.
 
@@ -664,6 +664,9 @@ class KimiApp(PatchedApp, inherit_bindings=False):
                 self._terminal.splits_alt = config.prompt.vim
             for screen in self._open_screens:
                 screen.prompt.area.use_vim(on=config.prompt.vim)
+        elif key.startswith("statusline."):
+            for screen in self._open_screens:
+                screen.show_status_line(config.statusline)
         elif key == "reduced_motion":
             self.animation_level = "none" if config.reduced_motion else "full"
 

@@ -93,6 +93,63 @@ async def test_a_question_of_the_agent_is_answered_by_one_of_its_options(desk: D
     assert "blue" in json.dumps(desk.server.requests[-1].messages[-1])
 
 
+async def test_forms_say_what_one_choice_cannot(desk: Desk) -> None:
+    options = [{"label": "red"}, {"label": "blue"}, {"label": "green"}]
+    several = {"questions": [{"question": "Which?", "options": options, "multi_select": True}]}
+    one = {"questions": [{"question": "Which one?", "options": options}]}
+    desk.server.script(
+        call("AskUserQuestion", several),
+        call("AskUserQuestion", one),
+        call("Shell", {"command": "touch no"}),
+        call("Shell", {"command": "touch first"}),
+        say("Done."),
+    )
+    filled = iter(
+        [
+            {"answers": ["option-2", "option-0", "option-77", 5], "text": " mauve "},
+            {"answers": "option-1", "text": 7},
+            {"text": "it is of no use"},
+            {"text": "touch second"},
+        ]
+    )
+    chosen = iter(["why", "change"])
+    async with desk.editor(shows_forms=True) as (editor, agent):
+        editor.fill = lambda _: next(filled)
+        editor.choose = lambda _: next(chosen)
+        assert await ask(agent, await new(agent, desk), "choose") == "end_turn"
+    results = [str(request.messages[-1]) for request in desk.server.requests[1:]]
+    assert "red; green; mauve" in results[0]
+    assert "blue" in results[1]
+    assert "it is of no use" in results[2]
+    assert (desk.work / "second").exists()
+    assert not (desk.work / "first").exists()
+    assert not (desk.work / "no").exists()
+    words, fields = editor.forms[0]
+    assert words.startswith("Which?")
+    assert fields.properties is not None
+    assert [one.title for one in fields.properties["answers"].items.any_of] == [
+        "red",
+        "blue",
+        "green",
+    ]
+    assert editor.asked[0][1] == ["once", "change", "no", "why"]
+
+
+async def test_without_the_promised_forms_a_choice_is_asked(desk: Desk) -> None:
+    asked = {"questions": [{"question": "Which?", "options": [{"label": "red"}]}]}
+    desk.server.script(
+        call("AskUserQuestion", asked), say("Red."), call("Shell", {"command": "touch no"})
+    )
+    async with desk.editor(shows_forms=True) as (editor, agent):
+        session = await new(agent, desk)
+        assert await ask(agent, session, "choose") == "end_turn"
+        assert "red" in str(desk.server.requests[1].messages[-1])
+        # A reason that nobody can enter is a no without one.
+        editor.choose = lambda options: options[-1].option_id
+        assert await ask(agent, session, "run it") == "end_turn"
+    assert not (desk.work / "no").exists()
+
+
 @pytest.mark.parametrize("asks", [False, True], ids=["while it answers", "while it asks"])
 async def test_cancel_ends_the_turn_within_a_second(desk: Desk, asks: bool) -> None:
     desk.server.script(call("Shell", {"command": "touch x"}) if asks else gate(1, say("a b c d")))

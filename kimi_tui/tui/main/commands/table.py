@@ -583,6 +583,13 @@ COMMANDS = CommandTable(
         aliases=("config",),
     ),
     Command(
+        "statusline",
+        "Set up the status line",
+        "Choose facts for a row below the prompt, or a command that prints it.",
+        view.statusline,
+        opens=True,
+    ),
+    Command(
         "commands",
         "Find a command",
         "Search the commands by name or by what they do.",
