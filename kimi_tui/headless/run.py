@@ -211,8 +211,8 @@ class _Run:
             await soul.sandbox_ready()
             if words := no_sandbox_words(launch, soul):
                 complain(
-                    f"{words} Commands that need approval are refused; "
-                    "to run them, use --mode all, but only in a container or VM that you can throw away"
+                    f"{words} Commands that need approval are refused. "
+                    "--mode all runs them; use it only in a container or VM that you can throw away"
                 )
 
     # -- turns -----------------------------------------------------------------------------------

@@ -957,7 +957,7 @@ class KimiSoul:
             self.wire.publish(
                 Notice(
                     "warning",
-                    f"A background task changed files that can be run later: {_first_of(news.made)}.",
+                    f"A background task changed files that git, a shell or an editor may run: {_first_of(news.made)}.",
                     "Read them before you use git or an editor there: they could run programs that you did not start.",
                 )
             )

@@ -94,8 +94,8 @@ _RUN_ALL = "Yes, and in this session treat such text as calls"
 _WRITTEN_KEY = "calls written as text"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
-GO_ON = "Go on"
-GO_ON_QUESTION = "Go on?"
+GO_ON = "Continue"
+GO_ON_QUESTION = "Continue?"
 """The end of the question about an agent that repeats itself; the sentence before it says how."""
 _TELL = "Tell the agent something and continue"
 
@@ -942,7 +942,7 @@ class AgentLoop:
                     "warning",
                     f"The server cut the prompt without an error: it read only {usage.input:,} tokens of it.",
                     "Compact with /compact, or give the model a larger context window at the server "
-                    "(at Ollama OLLAMA_CONTEXT_LENGTH).",
+                    "(with Ollama: OLLAMA_CONTEXT_LENGTH).",
                 )
             )
         self._published_prompt_cut = usage.prompt_cut

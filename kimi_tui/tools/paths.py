@@ -540,7 +540,7 @@ async def ask_to_change(
     if reason:
         where += f"; {reason}"
     if lost:
-        where += f"; its present text cannot be restored: {lost}"
+        where += f"; its current text cannot be restored: {lost}"
     if edit.unseen:
         where += f"; {edit.unseen}"
     ordinary = here and not reason and n_links <= 1 and not lost and not edit.unseen

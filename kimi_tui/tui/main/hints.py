@@ -198,7 +198,7 @@ def hints(
             ("Esc", "end"),
             (_both("copy.word", "copy.back", keys), "word"),
             (_both("copy.turn_before", "copy.turn_after", keys), "turn"),
-            (key("copy.swap"), "go to the other end"),
+            (key("copy.swap"), "other end of the selection"),
             (key("copy.author"), "who wrote the line"),
         )
     if place == "matches":

@@ -633,7 +633,7 @@ class MainScreen(Screen[None]):
             return None
         if written.rstrip() == "/":
             self.bench.tell(
-                '"/" begins a command.', advice="Type its name, or choose one by arrows."
+                '"/" begins a command.', advice="Type its name, or choose one with the arrow keys."
             )
             self.bench.keep(text)
             return None

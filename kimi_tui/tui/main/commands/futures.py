@@ -247,7 +247,7 @@ async def _carry_out(main: MainParts, answer: PageAnswer, one: FutureChanged) ->
 
     if not one.world_line:
         words = one_line(one.why) or (_NOT_YET if one.step else "It has no steps.")
-        main.bench.tell(f"Future {one.number} is no world line yet.", advice=words)
+        main.bench.tell(f"Future {one.number} is not a world line (a branch) yet.", advice=words)
         return
     if answer.action == "current":
         main.beside.leave()

@@ -441,7 +441,7 @@ async def compact_part(
         title=f"Compact {part}".strip(),
         question="What must the summary keep?",
         consequence=f"A summary replaces the chosen messages; the messages {stays} stay as they are.",
-        placeholder="Empty: the model decides",
+        placeholder="If empty, the model decides",
         verb="compact",
         kind="compaction",
         may_be_empty=True,
