@@ -163,10 +163,7 @@ class Subagents(AgentsPart):
         pending = self._pending_keys()
         for one in found:
             self._numbers.add(one.state.name)
-            if one.state.is_over or one.state.state == "paused":
-                if one.state.state == "paused" and one.state.key not in pending:
-                    one.state = replace(one.state, state="stopped")
-            else:
+            if one.state.is_running:
                 can_go_on = one.state.key in pending
                 one.state = replace(
                     one.state,
