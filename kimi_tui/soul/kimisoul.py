@@ -549,10 +549,20 @@ class KimiSoul:
         return self._alone
 
     async def back_into_call(
-        self, key: str, files_of: Checkpoint | None, chosen: Collection[str] | None
+        self,
+        key: str,
+        files_of: Checkpoint | None,
+        chosen: Collection[str] | None,
+        shown: Callable[[str], tuple[str, float]],
     ) -> tuple[RewindOutcome, str]:
         """Go back to where a call had no result; see `Operations.back_into_call`. Call it within `alone`."""
-        return await self._operations.back_into_call(key, files_of, chosen)
+        return await self._operations.back_into_call(key, files_of, chosen, shown)
+
+    async def bring_files(
+        self, files_of: Checkpoint, chosen: Collection[str] | None
+    ) -> RewindOutcome:
+        """Bring back the files of a checkpoint of any agent of the session. Call it within `alone`."""
+        return await self._operations.bring_files(files_of, chosen)
 
     def use_agents(self) -> AgentsPart:
         """Return the sub-agents of the session. Their module is imported with the first call."""
@@ -607,7 +617,8 @@ class KimiSoul:
     def hand_over_history(self) -> Sequence[EventRecord]:
         """Return the history for the first listener, and drop it here: a long one takes much memory."""
         history, self._history = self._history, ()
-        return history
+        # The sub-agents of earlier runs are read when the session is open already.
+        return _with_facts(history, self.agents.states if self.agents is not None else ())
 
     async def history(self) -> list[EventRecord]:
         """Return the events that bring a new subscriber to the present state of the session: up to the newest one at the call."""

@@ -82,7 +82,9 @@ class Travel:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone.run(self._then(partial(self._operations.rewind, target, files, chosen)))
+        return await self._alone.run(
+            self._then(partial(self._operations.rewind, target, files, chosen))
+        )
 
     async def _then(self, work: Callable[[], Awaitable[T]]) -> T:
         done = await work()
