@@ -72,7 +72,7 @@ from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.added_folders import AddedFolders
-from kimi_tui.tools.agent import Agent
+from kimi_tui.tools.agent import AgentTool
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -104,8 +104,8 @@ if TYPE_CHECKING:
     from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.soul.agent_kinds import SessionKinds
-    from kimi_tui.soul.subagents import Subagents
-    from kimi_tui.tools.agent import AgentTask
+    from kimi_tui.soul.agents_part import AgentsPart
+    from kimi_tui.tools.agent_kind import AgentTask
     from kimi_tui.tools.base import Tool
     from kimi_tui.tools.outcome import ToolOutcome
 
@@ -158,6 +158,7 @@ class KimiSoul:
         checks: the programs that run after edits.
         main: for an agent beside that of a session: that one; None for that of a session.
         agent: the name of such an agent.
+        makes_agents: makes the part that has the sub-agents; None for one that can have none.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -201,6 +202,7 @@ class KimiSoul:
         checks: Sequence[EditCheck] = (),
         main: KimiSoul | None = None,
         agent: str = "",
+        makes_agents: Callable[[KimiSoul, Conversation, ToolRuntime], AgentsPart] | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -296,8 +298,9 @@ class KimiSoul:
         self.kinds: SessionKinds | None = None
         self.agent_models: AgentModels | None = None
         self.agents_config = AgentsConfig()
-        self._agents: Subagents | None = None
-        if main is None:
+        self._agents: AgentsPart | None = None
+        self._makes_agents = makes_agents
+        if makes_agents is not None:
             self._tools.run_agent = self._run_agent
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
@@ -536,7 +539,7 @@ class KimiSoul:
         return self._approval
 
     @property
-    def agents(self) -> Subagents | None:
+    def agents(self) -> AgentsPart | None:
         """The sub-agents of the session; None if there were none yet, or for a sub-agent, which has none."""
         return self._agents
 
@@ -546,17 +549,26 @@ class KimiSoul:
         return self._alone
 
     async def back_into_call(
-        self, key: str, files_of: Checkpoint | None, chosen: Collection[str] | None
+        self,
+        key: str,
+        files_of: Checkpoint | None,
+        chosen: Collection[str] | None,
+        shown: Callable[[str], tuple[str, float]],
     ) -> tuple[RewindOutcome, str]:
         """Go back to where a call had no result; see `Operations.back_into_call`. Call it within `alone`."""
-        return await self._operations.back_into_call(key, files_of, chosen)
+        return await self._operations.back_into_call(key, files_of, chosen, shown)
 
-    def use_agents(self) -> Subagents:
+    async def bring_files(
+        self, files_of: Checkpoint, chosen: Collection[str] | None
+    ) -> RewindOutcome:
+        """Bring back the files of a checkpoint of any agent of the session. Call it within `alone`."""
+        return await self._operations.bring_files(files_of, chosen)
+
+    def use_agents(self) -> AgentsPart:
         """Return the sub-agents of the session. Their module is imported with the first call."""
         if self._agents is None:
-            from kimi_tui.soul.subagents import Subagents
-
-            self._agents = agents = Subagents(self, self._conversation, self._tools)
+            assert self._makes_agents is not None
+            self._agents = agents = self._makes_agents(self, self._conversation, self._tools)
             self._tools.paused = lambda: agents.paused_keys
             self.travel.after = agents.follow_line
         return self._agents
@@ -605,7 +617,8 @@ class KimiSoul:
     def hand_over_history(self) -> Sequence[EventRecord]:
         """Return the history for the first listener, and drop it here: a long one takes much memory."""
         history, self._history = self._history, ()
-        return history
+        # The sub-agents of earlier runs are read when the session is open already.
+        return _with_facts(history, self.agents.states if self.agents is not None else ())
 
     async def history(self) -> list[EventRecord]:
         """Return the events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
@@ -1047,7 +1060,7 @@ class KimiSoul:
         """Tell the model of the kinds of sub-agents as they are on the disk now, from its next call on."""
         if self.kinds is not None:
             kinds = await asyncio.to_thread(self.kinds.usable)
-            self.change_tools([Agent(kinds)], [Agent.name])
+            self.change_tools([AgentTool(kinds)], [AgentTool.name])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""

@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -33,13 +33,13 @@ from kimi_tui.llm.provider import ChatProvider, Usage
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import Checkpoint, SystemPrompt
 from kimi_tui.session.session import Session
-from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.agents_part import AgentsPart
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import (
     BudgetSpent,
-    FilesUnknown,
     MaxStepsReached,
     RunCancelled,
     SoulBusy,
@@ -52,7 +52,7 @@ from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPrevie
 from kimi_tui.soul.system_prompt import agent_prompt
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
-from kimi_tui.tools.agent import NEVER, AgentKind, AgentTask
+from kimi_tui.tools.agent_kind import NEVER, AgentKind, AgentTask
 from kimi_tui.tools.outcome import ToolOutcome, failure
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
@@ -73,6 +73,17 @@ _LAST_WORDS_CHARS = 200
 _MOST_FILES = 1_000
 _KILLED = "The program ended before it did."
 _BY_USER = "You stopped it."
+_REFUSED = "You refused what it asked for."
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """The state of a sub-agent on a world line of the session that was left; `moved` says that its own conversation is another one
+    since then.
+    """
+
+    state: AgentChanged
+    moved: bool = True
 
 
 @dataclass(slots=True)
@@ -106,24 +117,32 @@ class _Agent:
     said: list[str] = field(default_factory=list[str])
     n_listeners: int = 0
     files: set[str] = field(default_factory=set[str])
-    versions: list[AgentChanged] = field(default_factory=list[AgentChanged])
-    later: list[AgentChanged] = field(default_factory=list[AgentChanged])
+    versions: list[_Version] = field(default_factory=list[_Version])
+    later: list[_Version] = field(default_factory=list[_Version])
     totals: tuple[int, int, int] = (0, 0, 0)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Subagents:
+class Subagents(AgentsPart):
     """The sub-agents of a session. Methods run on the event loop.
 
     Args:
         main: the agent of the session.
         conversation: its conversation.
         tools: runs its tools.
+        opens: opens the engine of a sub-agent (`assembly.open_soul`).
     """
 
-    def __init__(self, main: KimiSoul, conversation: Conversation, tools: ToolRuntime) -> None:
+    def __init__(
+        self,
+        main: KimiSoul,
+        conversation: Conversation,
+        tools: ToolRuntime,
+        opens: Callable[..., Awaitable[KimiSoul]],
+    ) -> None:
         self._main = main
+        self._opens = opens
         self._conversation = conversation
         self._tools = tools
         self._folder = main.session.dir / AGENTS_NAME
@@ -131,7 +150,8 @@ class Subagents:
         self._agents: dict[str, _Agent] = {}
         self._places: asyncio.Semaphore | None = None
         self._numbers: set[str] = set()
-        self._is_closed = False
+        self._stopped_steps: set[str] = set()
+        """The checkpoints of the steps whose sub-agents the user stopped: no more of them begin."""
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -141,11 +161,7 @@ class Subagents:
         return [one.state for one in self._agents.values()]
 
     def state(self, name: str) -> AgentChanged:
-        """Return the state of a sub-agent.
-
-        Raises:
-            KeyError: there is none of that name; the text is for the user.
-        """
+        """See `AgentsPart.state`."""
         return self._named(name).state
 
     def _named(self, name: str) -> _Agent:
@@ -154,22 +170,19 @@ class Subagents:
         return self._agents[name]
 
     async def load(self) -> None:
-        """Read the sub-agents of earlier runs of the program. One that a killed program left can go on if its call has no result."""
+        """See `AgentsPart.load`."""
         found = await asyncio.to_thread(_stored_agents, self._folder)
         pending = self._pending_keys()
         for one in found:
             self._numbers.add(one.state.name)
-            if one.state.is_over or one.state.state == "paused":
-                if one.state.state == "paused" and one.state.key not in pending:
-                    one.state = replace(one.state, state="stopped")
-            else:
+            if one.state.is_running:
                 can_go_on = one.state.key in pending
                 one.state = replace(
                     one.state,
                     state="paused" if can_go_on else "stopped",
                     why=_KILLED,
                     doing="",
-                    ended_at=0.0 if can_go_on else one.state.ended_at or time.time(),
+                    ended_at=one.state.ended_at or await asyncio.to_thread(_written_at, one.folder),
                 )
             self._agents[one.state.name] = one
 
@@ -187,16 +200,7 @@ class Subagents:
     async def listen(
         self, name: str, wake: Callable[[Event], None] | None = None
     ) -> tuple[list[EventRecord], Subscription]:
-        """Begin to listen to a sub-agent: its history, and a subscription to all that follows. End it with `unlisten`.
-
-        Args:
-            name: the sub-agent.
-            wake: see `Wire.subscribe`.
-
-        Raises:
-            KeyError: there is none of that name.
-            SoulError: its conversation cannot be read.
-        """
+        """See `AgentsPart.listen`."""
         agent = self._named(name)
         agent.n_listeners += 1
         try:
@@ -207,7 +211,7 @@ class Subagents:
             raise
 
     async def unlisten(self, name: str, subscription: Subscription) -> None:
-        """End a subscription."""
+        """See `AgentsPart.unlisten`."""
         agent = self._named(name)
         if agent.soul is not None:
             agent.soul.wire.unsubscribe(subscription)
@@ -217,12 +221,7 @@ class Subagents:
     # -- what the user does ----------------------------------------------------------------------
 
     def steer(self, name: str, text: str) -> None:
-        """Send a message to a sub-agent: before its next step, or when it goes on.
-
-        Raises:
-            KeyError: there is none of that name.
-            SoulError: it has ended.
-        """
+        """See `AgentsPart.steer`."""
         agent = self._named(name)
         if agent.state.is_over:
             raise SoulError(
@@ -234,34 +233,26 @@ class Subagents:
             agent.said.append(text)
 
     async def stop(self, name: str) -> None:
-        """Stop a sub-agent alone: its call ends with what it has found, and the turn goes on.
-
-        Raises:
-            KeyError: there is none of that name.
-        """
+        """See `AgentsPart.stop`."""
         agent = self._named(name)
         if agent.work is None or agent.state.is_over:
             return
         agent.is_stopping = True
         if agent.soul is not None and agent.is_working and agent.soul.running:
             await agent.soul.interrupt()
-        elif agent.work is not None:
+        else:
             agent.work.cancel()
             await asyncio.wait([agent.work])
 
     async def stop_all(self) -> None:
-        """Stop all sub-agents that run; the turn goes on."""
+        """See `AgentsPart.stop_all`."""
+        self._stopped_steps.update(one.uid for one in self.states if one.is_running)
         await asyncio.gather(*(self.stop(one.name) for one in self.states if one.is_running))
 
     # -- time travel -----------------------------------------------------------------------------
 
     async def preview(self, name: str, target: Target) -> RewindPreview:
-        """Return what going back to before a step of a sub-agent would drop of its conversation, and do to files.
-
-        Raises:
-            KeyError: there is no such sub-agent or checkpoint.
-            SoulError: its conversation cannot be read.
-        """
+        """See `AgentsPart.preview`."""
         agent = self._named(name)
         async with self._held(agent) as soul:
             found = await soul.travel.preview(target)
@@ -278,29 +269,14 @@ class Subagents:
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
     ) -> RewindOutcome:
-        """Go back to before a step of a sub-agent.
-
-        The session's conversation goes to where the call of the sub-agent had no result; the sub-agent can go on from there with
-        the next turn (`KimiSoul.resume`). The undo of the session reverses it, with the sub-agent's conversation.
-
-        Args:
-            name: the sub-agent.
-            target: one of its checkpoints.
-            files: whether the files of that time come back, too; `chosen` as for `Travel.rewind`.
-
-        Raises:
-            KeyError: there is no such sub-agent or checkpoint, or the step that started it is not on the current world line.
-            FilesUnknown: the files of that time cannot be brought back; nothing changed.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
+        """See `AgentsPart.rewind`."""
         agent = self._named(name)
         if agent.work is not None:
             raise SoulBusy(f"{name} is working. Stop it first.")
         async with self._held(agent) as soul:
             point = soul.session.context.index.checkpoint(target.id)
             if files == "only":
-                raise FilesUnknown("Files alone cannot go back to a step of a sub-agent.")
+                return await self._main.alone.run(self._main.bring_files(point, chosen))
             back = self._back(agent, soul, target, None if files == "keep" else point, chosen)
             return await self._main.alone.run(back)
 
@@ -315,42 +291,62 @@ class Subagents:
         # Its own conversation is first: after a kill in between, all that it had said is on a world line of its own.
         await soul.travel.rewind(target)
         try:
-            outcome, key = await self._main.back_into_call(agent.state.key, point, chosen)
+            outcome, key = await self._main.back_into_call(
+                agent.state.key, point, chosen, self._shown_of
+            )
         except BaseException:
             await soul.travel.undo()
             raise
-        agent.versions.append(agent.state)
-        await self._change_stored(
-            agent,
-            state="paused",
-            why="",
-            key=key,
-            uid=key.rpartition(":")[0],
-            doing="",
-            ended_at=0.0,
-        )
+        uid, number = key.rpartition(":")[0], int(key.rpartition(":")[2])
+        before = agent.state.uid
+        agent.versions.append(_Version(agent.state))
+        agent.later.clear()
+        await self._change_stored(agent, state="paused", why="", key=key, uid=uid, doing="")
+        for other in self._agents.values():
+            place = other.state.key.rpartition(":")[2]
+            if other.state.uid != before or not place.isdecimal():
+                continue
+            if int(place) > number and point is not None and not other.state.reads_only:
+                # What it wrote is gone, so its call is made again.
+                continue
+            other.versions.append(_Version(other.state, moved=False))
+            other.later.clear()
+            await self._change_stored(other, key=f"{uid}:{place}", uid=uid)
         return outcome
 
+    def _shown_of(self, key: str) -> tuple[str, float]:
+        """Return what the card of a call shows of its sub-agent, and how many seconds that worked; nothing for another call."""
+        for agent in self._agents.values():
+            if agent.state.key == key:
+                return _brief(agent.state), max(0.0, agent.state.ended_at - agent.state.began_at)
+        return "", 0.0
+
     async def follow_line(self) -> None:
-        """Bring back the conversation of each sub-agent as it was when the session's current world line was left."""
+        """See `AgentsPart.follow_line`."""
         uids = {point.uid for point in self._conversation.context.checkpoints}
         for agent in self._agents.values():
             if agent.state.uid in uids or agent.work is not None:
                 continue
-            if agent.versions and agent.versions[-1].uid in uids:
-                left, agent.state = agent.state, agent.versions.pop()
-                agent.later.append(left)
-                await self._moved(agent, "undo")
-            elif agent.later and agent.later[-1].uid in uids:
-                left, agent.state = agent.state, agent.later.pop()
-                agent.versions.append(left)
-                await self._moved(agent, "redo")
+            if agent.versions and agent.versions[-1].state.uid in uids:
+                await self._moved(agent, "undo", agent.versions, agent.later)
+            elif agent.later and agent.later[-1].state.uid in uids:
+                await self._moved(agent, "redo", agent.later, agent.versions)
 
-    async def _moved(self, agent: _Agent, way: Literal["undo", "redo"]) -> None:
-        """Undo or redo the newest operation in the conversation of a sub-agent, and publish its state."""
+    async def _moved(
+        self,
+        agent: _Agent,
+        way: Literal["undo", "redo"],
+        states: list[_Version],
+        others: list[_Version],
+    ) -> None:
+        """Bring back the newest of these states, with the conversation that the sub-agent had then, and publish it."""
+        there = states.pop()
+        others.append(_Version(agent.state, there.moved))
+        agent.state = there.state
         try:
-            async with self._held(agent) as soul:
-                await (soul.travel.undo() if way == "undo" else soul.travel.redo())
+            if there.moved:
+                async with self._held(agent) as soul:
+                    await (soul.travel.undo() if way == "undo" else soul.travel.redo())
         except (SoulError, SessionError, OSError) as error:
             # The session is right all the same; only what is shown of the sub-agent has other steps.
             log.warning("a sub-agent's conversation could not follow", exc_info=error)
@@ -370,24 +366,19 @@ class Subagents:
     # -- running ---------------------------------------------------------------------------------
 
     async def run(self, task: AgentTask, key: str) -> ToolOutcome:
-        """Run a sub-agent for a call to its end; one that was paused in that call goes on.
-
-        Returns:
-            the result of the call: its last answer, or as much as it had found and why it ended.
-
-        Raises:
-            asyncio.CancelledError: the turn was stopped.
-        """
-        agent = next(
-            (
-                one
-                for one in self._agents.values()
-                if one.state.key == key and one.state.state == "paused"
-            ),
-            None,
-        )
+        """See `AgentsPart.run`."""
+        agent = next((one for one in self._agents.values() if one.state.key == key), None)
         if agent is None:
+            if key.rpartition(":")[0] in self._stopped_steps:
+                return failure(
+                    "Not started: the user stopped the sub-agents of this step.",
+                    brief="not started",
+                )
             agent = await self._new(task, key)
+        elif agent.state.is_over:
+            # The program was killed between its end and the end of the step.
+            async with self._held(agent) as soul:
+                return _outcome(agent.state, _last_answer(soul.session.context.messages))
         agent.is_stopping = False
         agent.work = asyncio.create_task(self._run(agent), name=f"sub-agent {agent.state.name}")
         try:
@@ -395,12 +386,16 @@ class Subagents:
         except asyncio.CancelledError:
             if agent.work.cancelled() and agent.is_stopping:
                 # It was stopped before it had begun.
-                await self._change_stored(agent, state="stopped", why=_BY_USER, doing="")
+                await self._change_stored(
+                    agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
+                )
                 return _stopped_before(agent)
             agent.work.cancel()
             await asyncio.wait([agent.work])
             if not agent.state.is_over:
-                await self._change_stored(agent, state="stopped", why=_BY_USER, doing="")
+                await self._change_stored(
+                    agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
+                )
             raise
         finally:
             agent.work = None
@@ -449,15 +444,23 @@ class Subagents:
                 words = getattr(error, "message", "") or str(error)
                 await self._change_stored(agent, state="failed", why=words, ended_at=time.time())
                 return failure(f"The sub-agent could not be started. {words}", brief="failed")
+            now = agent.state
+            # A pause is no time of work.
+            worked = max(0.0, now.ended_at - now.began_at) if now.ended_at else 0.0
             await self._change_stored(
-                agent, state="working", why="", ended_at=0.0, model=soul.model_name
+                agent,
+                state="working",
+                why="",
+                began_at=time.time() - worked,
+                ended_at=0.0,
+                model=soul.model_name,
             )
             agent.is_working = True
             failed, why = "", ""
             try:
                 rejected = await self._turns(agent, soul)
                 if rejected:
-                    failed, why = "stopped", "You refused what it asked for."
+                    failed, why = "stopped", _REFUSED
             except RunCancelled:
                 if not agent.is_stopping:
                     raise asyncio.CancelledError from None
@@ -493,24 +496,7 @@ class Subagents:
             ended_at=time.time(),
             last_words=one_line(text)[:_LAST_WORDS_CHARS],
         )
-        now = agent.state
-        facts = [f"{now.step:,} {'step' if now.step == 1 else 'steps'}"]
-        if now.files:
-            facts.append(f"{now.files:,} {'file' if now.files == 1 else 'files'} changed")
-        said = f"{now.name}, {', '.join(facts)}."
-        brief = f"{facts[0]}, {_short(now.tokens)} tokens"
-        if state == "done":
-            if not text:
-                said = f"{said} It ended without an answer."
-            return ToolOutcome(text, said, brief=brief)
-        if state == "stopped":
-            how = (
-                "The user refused what it asked for." if why != _BY_USER else "The user stopped it."
-            )
-            said = f"{said} {how} What it had said last, if anything, follows."
-            return ToolOutcome(text, said, brief=f"stopped, {brief}")
-        said = f"{said} It ended early: {why} What it had said last, if anything, follows."
-        return ToolOutcome(text, said, is_error=True, brief=f"ended early, {brief}")
+        return _outcome(agent.state, text)
 
     # -- its engine ------------------------------------------------------------------------------
 
@@ -546,7 +532,7 @@ class Subagents:
                 await session.context.append([SystemPrompt(text)])
             limits, settings = self._conversation.limits, main.agents_config
             budget = self._budget()
-            soul = await open_soul(
+            soul = await self._opens(
                 session=session,
                 provider=None,
                 limits=limits._replace(
@@ -627,8 +613,7 @@ class Subagents:
             await soul.aclose()
 
     async def aclose(self) -> None:
-        """Stop and close all of them."""
-        self._is_closed = True
+        """See `AgentsPart.aclose`."""
         for agent in [*self._agents.values()]:
             if agent.work is not None:
                 agent.work.cancel()
@@ -720,6 +705,31 @@ def _last_answer(messages: Sequence[Message]) -> str:
     return ""
 
 
+def _brief(state: AgentChanged) -> str:
+    """Return what the card of a call says of its sub-agent."""
+    steps = f"{state.step:,} {'step' if state.step == 1 else 'steps'}"
+    how = {"stopped": "stopped, ", "failed": "ended early, "}.get(state.state, "")
+    return f"{how}{steps}, {_short(state.tokens)} tokens"
+
+
+def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
+    """Return the result of the call of a sub-agent that has ended."""
+    facts = [f"{now.step:,} {'step' if now.step == 1 else 'steps'}"]
+    if now.files:
+        facts.append(f"{now.files:,} {'file' if now.files == 1 else 'files'} changed")
+    said, brief = f"{now.name}, {', '.join(facts)}.", _brief(now)
+    if now.state == "done":
+        if not text:
+            said = f"{said} It ended without an answer."
+        return ToolOutcome(text, said, brief=brief)
+    rest = "Its last words follow." if text else "It had said nothing yet."
+    if now.state == "stopped":
+        how = "The user refused what it asked for." if now.why == _REFUSED else "It was stopped."
+        how = "The user stopped it." if now.why == _BY_USER else how
+        return ToolOutcome(text, f"{said} {how} {rest}", brief=brief)
+    return ToolOutcome(text, f"{said} It ended early: {now.why} {rest}", is_error=True, brief=brief)
+
+
 def _stopped_before(agent: _Agent) -> ToolOutcome:
     return failure(
         f"{agent.state.name} was stopped by the user before it had begun.", brief="stopped"
@@ -739,8 +749,8 @@ def _encoded(agent: _Agent) -> bytes:
     kind = agent.kind
     record = {
         "agent": encode_event(agent.state),
-        "versions": [encode_event(one) for one in agent.versions],
-        "later": [encode_event(one) for one in agent.later],
+        "versions": [_version_record(one) for one in agent.versions],
+        "later": [_version_record(one) for one in agent.later],
         "task": agent.text,
         "kind": {
             **{name: getattr(kind, name) for name in _KIND_TEXTS},
@@ -783,30 +793,55 @@ def _stored_agents(folder: Path) -> list[_Agent]:
             continue
         agent = _Agent(state, kind, clean_source(text), folder / name)
         agent.versions, agent.later = (
-            _states(table.get(which), name) for which in ("versions", "later")
+            _versions(table.get(which), name) for which in ("versions", "later")
         )
         found.append(agent)
     return sorted(found, key=lambda one: (one.state.number, one.state.name))
 
 
-def _states(records: object, name: str) -> list[AgentChanged]:
-    found = (
-        decode_event("AgentChanged", lenient_json.mapping(one))
-        for one in lenient_json.listing(records)
-    )
-    return [one for one in found if isinstance(one, AgentChanged) and one.name == name]
+def _version_record(one: _Version) -> dict[str, Any]:
+    return {"agent": encode_event(one.state), "moved": one.moved}
+
+
+def _versions(records: object, name: str) -> list[_Version]:
+    found: list[_Version] = []
+    for one in map(lenient_json.mapping, lenient_json.listing(records)):
+        state = decode_event("AgentChanged", lenient_json.mapping(one.get("agent")))
+        if isinstance(state, AgentChanged) and state.name == name:
+            found.append(_Version(state, one.get("moved") is not False))
+    return found
+
+
+def stored_agents(session_dir: Path) -> list[AgentChanged]:
+    """Return the stored states of the sub-agents of a session, oldest first, for a reader without its engine. It reads files.
+
+    Each has a folder `subagents/NAME` in that of the session, which is like a session's.
+    """
+    return [one.state for one in _stored_agents(session_dir / AGENTS_NAME)]
+
+
+def _written_at(folder: Path) -> float:
+    """Return when the conversation of a sub-agent was written last, in seconds since 1970; 0 if it was not."""
+    try:
+        return os.lstat(folder / LIVE_NAME).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:
-    texts = {name: value for name in _KIND_TEXTS if isinstance(value := record.get(name), str)}
-    if "name" not in texts:
+    name, description, text, model, effort = (
+        value if isinstance(value := record.get(key), str) else "" for key in _KIND_TEXTS
+    )
+    if not name:
         return None
     tools, steps = record.get("tools"), record.get("steps")
+    names = tuple(one for one in lenient_json.listing(tools) if isinstance(one, str))
     return AgentKind(
-        description=texts.get("description", ""),
-        tools=tuple(one for one in lenient_json.listing(tools) if isinstance(one, str))
-        if isinstance(tools, list)
-        else None,
-        steps=steps if type(steps) is int and 0 <= steps <= 1_000_000 else 0,
-        **{name: text for name, text in texts.items() if name != "description"},
+        name,
+        description,
+        text,
+        names if isinstance(tools, list) else None,
+        model,
+        effort,
+        steps if type(steps) is int and 0 <= steps <= 1_000_000 else 0,
     )
