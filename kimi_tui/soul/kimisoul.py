@@ -605,7 +605,8 @@ class KimiSoul:
     def hand_over_history(self) -> Sequence[EventRecord]:
         """Return the history for the first listener, and drop it here: a long one takes much memory."""
         history, self._history = self._history, ()
-        return history
+        # The sub-agents of earlier runs are read when the session is open already.
+        return _with_facts(history, self.agents.states if self.agents is not None else ())
 
     async def history(self) -> list[EventRecord]:
         """Return the events that bring a new subscriber to the present state of the session: up to the newest one at the call."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.wire.events import AgentChanged
 
-_NONE = "This agent has no sub-agents."
 _ALLOW = "allow"
 _OPEN = "open "
 _ORIGINS = {"shipped": "kimi-tui's own", "user": "yours", "folder": "this folder's"}
@@ -28,9 +27,6 @@ _ORIGINS = {"shipped": "kimi-tui's own", "user": "yours", "folder": "this folder
 async def agents(main: MainParts, argument: str) -> None:
     """List the sub-agents of the session and the kinds; with the name of one, show it in place of the chat."""
     engine = await main.subagents.engine()
-    if engine is None:
-        main.bench.tell(_NONE)
-        return
     name = argument.strip()
     if name and name != _ALLOW:
         one = main.subagents.state(name)
@@ -168,7 +164,7 @@ async def open_agent(main: MainParts, name: str) -> None:
     """Show a sub-agent in place of the chat, with its own timeline."""
     main.viewer.leave()
     if not await main.subagents.open(name):
-        main.bench.tell(_NONE)
+        main.bench.tell(f'"{one_line(name)[:40]}" is not a sub-agent of this session.')
 
 
 async def act(main: MainParts, action: BesideAction) -> None:
@@ -202,7 +198,7 @@ async def steer(main: MainParts, name: str, words: str = "") -> None:
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     state, engine = main.subagents.state(name), await main.subagents.engine()
-    if engine is None or state is None or state.is_over:
+    if state is None or state.is_over:
         main.bench.tell("This sub-agent has ended, so it reads no more messages.")
         if words:
             main.bench.keep(words)
@@ -243,7 +239,7 @@ async def rewind(main: MainParts, target: Target) -> None:
 
     view, engine = main.subagents.view, await main.subagents.engine()
     state = main.subagents.state(view.key) if view is not None else None
-    if view is None or engine is None or state is None:
+    if view is None or state is None:
         return
     if main.conversation.running:
         main.bench.tell(
