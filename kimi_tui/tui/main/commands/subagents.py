@@ -232,6 +232,8 @@ async def rewind(main: MainParts, target: Target) -> None:
     Raises:
         KeyError: it has no such checkpoint; the text is for the user.
     """
+    from dataclasses import replace
+
     from kimi_tui.projection.subagents import agent_name
     from kimi_tui.soul.errors import SoulError
     from kimi_tui.tui.preview.layout import REWIND
@@ -252,9 +254,10 @@ async def rewind(main: MainParts, target: Target) -> None:
     except SoulError as error:
         main.bench.tell(str(error), level="warning")
         return
+    back = "The main conversation goes back to before its result."
     question = RewindScreen(
-        found,
-        actions=(REWIND,),
+        replace(found, label=". ".join(filter(None, (found.label.rstrip("."), back)))),
+        actions=(replace(REWIND, title="Rewind the sub-agent"),),
         title=f"Rewind {agent_name(state)} to #{target.id}",
         write=main.keystrokes.write_to_prompt,
         typed_at=main.keystrokes.written_at,
