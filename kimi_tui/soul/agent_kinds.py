@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.hooks.payload import our_tool
 from kimi_tui.soul.project_notes import repository_root
 from kimi_tui.text_encoding import as_shown
-from kimi_tui.tools.agent import NEVER, SHIPPED, AgentKind
+from kimi_tui.tools.agent_kind import NEVER, SHIPPED, AgentKind
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FOLDERS = (
@@ -104,17 +104,18 @@ class SessionKinds:
         for one in kinds:
             note_shown(data_dir(), one.digest)
 
-    def _places(self) -> list[tuple[Path, tuple[str, ...], Origin]]:
+    def _places(self) -> Iterator[tuple[Path, tuple[str, ...], Origin]]:
         home, work_dir = home_dir(), self._work_dir
-        places: list[tuple[Path, tuple[str, ...], Origin]] = [(config_dir(), ("agents",), "user")]
+        yield config_dir(), ("agents",), "user"
         if home is not None:
-            places += [(home, parts, "user") for parts in _FOLDERS]
+            for parts in _FOLDERS:
+                yield home, parts, "user"
         root = repository_root(work_dir)
         folders = [work_dir] if root is None or root == work_dir else [work_dir, root]
         for folder in folders:
             if folder != home:
-                places += [(folder, parts, "folder") for parts in (_OWN, *_FOLDERS)]
-        return places
+                for parts in (_OWN, *_FOLDERS):
+                    yield folder, parts, "folder"
 
 
 def _kind_in(root: Path, word: str, path: Path, origin: Origin) -> AgentKind | None:

@@ -8,7 +8,7 @@ from kimi_tui.config.keyring import real_key
 from kimi_tui.config.settings import Config, ConfigError, SearchConfig
 from kimi_tui.soul.agent_kinds import SessionKinds
 from kimi_tui.soul.skills import SessionSkills
-from kimi_tui.tools.agent import SHIPPED
+from kimi_tui.tools.agent_kind import SHIPPED
 from kimi_tui.tools.base import Tool
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.toolset import Toolset, default_toolset

@@ -132,7 +132,10 @@ class FileHistory:
     def mark(self, uid: str) -> None:
         """Note that a checkpoint was made, so that it can be restored."""
         if self.folder.is_on:
-            marked = self.folder.submit(partial(self._tracker.mark, agent=self._agent), uid)
+            mark = self._tracker.mark
+            marked = self.folder.submit(
+                partial(mark, agent=self._agent) if self._agent else mark, uid
+            )
             self._marks.add(marked)
             marked.add_done_callback(self._marked)
 

@@ -72,7 +72,7 @@ from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.added_folders import AddedFolders
-from kimi_tui.tools.agent import Agent
+from kimi_tui.tools.agent import AgentTool
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.soul.agent_kinds import SessionKinds
     from kimi_tui.soul.subagents import Subagents
-    from kimi_tui.tools.agent import AgentTask
+    from kimi_tui.tools.agent_kind import AgentTask
     from kimi_tui.tools.base import Tool
     from kimi_tui.tools.outcome import ToolOutcome
 
@@ -1048,7 +1048,7 @@ class KimiSoul:
         """Tell the model of the kinds of sub-agents as they are on the disk now, from its next call on."""
         if self.kinds is not None:
             kinds = await asyncio.to_thread(self.kinds.usable)
-            self.change_tools([Agent(kinds)], [Agent.name])
+            self.change_tools([AgentTool(kinds)], [AgentTool.name])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""

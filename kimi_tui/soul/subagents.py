@@ -52,7 +52,7 @@ from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPrevie
 from kimi_tui.soul.system_prompt import agent_prompt
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
-from kimi_tui.tools.agent import NEVER, AgentKind, AgentTask
+from kimi_tui.tools.agent_kind import NEVER, AgentKind, AgentTask
 from kimi_tui.tools.outcome import ToolOutcome, failure
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
@@ -245,7 +245,7 @@ class Subagents:
         agent.is_stopping = True
         if agent.soul is not None and agent.is_working and agent.soul.running:
             await agent.soul.interrupt()
-        elif agent.work is not None:
+        else:
             agent.work.cancel()
             await asyncio.wait([agent.work])
 
@@ -798,15 +798,19 @@ def _states(records: object, name: str) -> list[AgentChanged]:
 
 
 def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:
-    texts = {name: value for name in _KIND_TEXTS if isinstance(value := record.get(name), str)}
-    if "name" not in texts:
+    name, description, text, model, effort = (
+        value if isinstance(value := record.get(key), str) else "" for key in _KIND_TEXTS
+    )
+    if not name:
         return None
     tools, steps = record.get("tools"), record.get("steps")
+    names = tuple(one for one in lenient_json.listing(tools) if isinstance(one, str))
     return AgentKind(
-        description=texts.get("description", ""),
-        tools=tuple(one for one in lenient_json.listing(tools) if isinstance(one, str))
-        if isinstance(tools, list)
-        else None,
-        steps=steps if type(steps) is int and 0 <= steps <= 1_000_000 else 0,
-        **{name: text for name, text in texts.items() if name != "description"},
+        name,
+        description,
+        text,
+        names if isinstance(tools, list) else None,
+        model,
+        effort,
+        steps if type(steps) is int and 0 <= steps <= 1_000_000 else 0,
     )

@@ -39,7 +39,7 @@ from kimi_tui.soul.tool_results import (
 )
 from kimi_tui.tool_cards import OWN_COMMAND, short_name
 from kimi_tui.tools.added_folders import AddedFolders
-from kimi_tui.tools.agent import AgentTask
+from kimi_tui.tools.agent_kind import AgentTask
 from kimi_tui.tools.base import (
     RESULTS_NAME,
     TO_GO_OUTSIDE,

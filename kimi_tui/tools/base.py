@@ -28,7 +28,7 @@ from kimi_tui.tools.arguments import bad_arguments, explained, with_json_parsed
 from kimi_tui.tools.outcome import FileEdit, ToolOutcome
 
 if TYPE_CHECKING:
-    from kimi_tui.tools.agent import AgentTask
+    from kimi_tui.tools.agent_kind import AgentTask
     from kimi_tui.tools.jobs import Jobs
     from kimi_tui.tools.sandbox.sandbox import Sandbox
 

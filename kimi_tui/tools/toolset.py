@@ -13,7 +13,8 @@ from typing import Any
 
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.tool_cards import KNOWN, PLAIN, Card
-from kimi_tui.tools.agent import SHIPPED, Agent, AgentKind
+from kimi_tui.tools.agent import AgentTool
+from kimi_tui.tools.agent_kind import SHIPPED, AgentKind
 from kimi_tui.tools.arguments import encodable, parsed
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.file_edit import StrReplaceFile, WriteFile
@@ -198,6 +199,6 @@ def default_toolset(
             AskUserQuestion(),
             ExitPlanMode(),
             SendDMail(),
-            Agent(kinds),
+            AgentTool(kinds),
         ]
     )

@@ -90,6 +90,8 @@ def test_every_prompt_can_be_filled_in() -> None:
             "PATHS",
             "CHARACTERS",
             "SCHEMA",
+            "ROLE",
+            "KINDS",
             "FAULTS",
             "FUTURES",
         ],
