@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import EditCheck, ModelPrices
@@ -40,6 +41,10 @@ from kimi_tui.tools.toolset import Toolset, default_toolset
 from kimi_tui.wire.events import DISK_TOPIC, Event, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.manifest import Limits
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.agents_part import AgentsPart
+    from kimi_tui.soul.tool_calls import ToolRuntime
 
 
 async def open_soul(
@@ -199,6 +204,7 @@ async def open_soul(
             checks=checks,
             main=main,
             agent=agent,
+            makes_agents=None if main is not None or agent else _agents_of,
         )
         if confining is not None and not waits_for_sandbox:
             soul.use_sandbox_of(confining)
@@ -213,6 +219,13 @@ async def open_soul(
             confining.cancel()
         await session.aclose()
         raise
+
+
+def _agents_of(main: KimiSoul, conversation: Conversation, tools: ToolRuntime) -> AgentsPart:
+    """Return the sub-agents of a session; their module is imported only here."""
+    from kimi_tui.soul.subagents import Subagents
+
+    return Subagents(main, conversation, tools, open_soul)
 
 
 async def _sandbox(

@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.soul.agent_kinds import SessionKinds
-    from kimi_tui.soul.subagents import Subagents
+    from kimi_tui.soul.agents_part import AgentsPart
     from kimi_tui.tools.agent_kind import AgentTask
     from kimi_tui.tools.base import Tool
     from kimi_tui.tools.outcome import ToolOutcome
@@ -158,6 +158,7 @@ class KimiSoul:
         checks: the programs that run after edits.
         main: for an agent beside that of a session: that one; None for that of a session.
         agent: the name of such an agent.
+        makes_agents: makes the part that has the sub-agents; None for one that can have none.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -201,6 +202,7 @@ class KimiSoul:
         checks: Sequence[EditCheck] = (),
         main: KimiSoul | None = None,
         agent: str = "",
+        makes_agents: Callable[[KimiSoul, Conversation, ToolRuntime], AgentsPart] | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
@@ -296,8 +298,9 @@ class KimiSoul:
         self.kinds: SessionKinds | None = None
         self.agent_models: AgentModels | None = None
         self.agents_config = AgentsConfig()
-        self._agents: Subagents | None = None
-        if main is None:
+        self._agents: AgentsPart | None = None
+        self._makes_agents = makes_agents
+        if makes_agents is not None:
             self._tools.run_agent = self._run_agent
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
@@ -536,7 +539,7 @@ class KimiSoul:
         return self._approval
 
     @property
-    def agents(self) -> Subagents | None:
+    def agents(self) -> AgentsPart | None:
         """The sub-agents of the session; None if there were none yet, or for a sub-agent, which has none."""
         return self._agents
 
@@ -551,12 +554,11 @@ class KimiSoul:
         """Go back to where a call had no result; see `Operations.back_into_call`. Call it within `alone`."""
         return await self._operations.back_into_call(key, files_of, chosen)
 
-    def use_agents(self) -> Subagents:
+    def use_agents(self) -> AgentsPart:
         """Return the sub-agents of the session. Their module is imported with the first call."""
         if self._agents is None:
-            from kimi_tui.soul.subagents import Subagents
-
-            self._agents = agents = Subagents(self, self._conversation, self._tools)
+            assert self._makes_agents is not None
+            self._agents = agents = self._makes_agents(self, self._conversation, self._tools)
             self._tools.paused = lambda: agents.paused_keys
             self.travel.after = agents.follow_line
         return self._agents

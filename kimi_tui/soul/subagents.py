@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -35,7 +35,7 @@ from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, StorageTrouble
 from kimi_tui.session.schema import Checkpoint, SystemPrompt
 from kimi_tui.session.session import Session
-from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.agents_part import AgentsPart
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import (
     BudgetSpent,
@@ -113,17 +113,25 @@ class _Agent:
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Subagents:
+class Subagents(AgentsPart):
     """The sub-agents of a session. Methods run on the event loop.
 
     Args:
         main: the agent of the session.
         conversation: its conversation.
         tools: runs its tools.
+        opens: opens the engine of a sub-agent (`assembly.open_soul`).
     """
 
-    def __init__(self, main: KimiSoul, conversation: Conversation, tools: ToolRuntime) -> None:
+    def __init__(
+        self,
+        main: KimiSoul,
+        conversation: Conversation,
+        tools: ToolRuntime,
+        opens: Callable[..., Awaitable[KimiSoul]],
+    ) -> None:
         self._main = main
+        self._opens = opens
         self._conversation = conversation
         self._tools = tools
         self._folder = main.session.dir / AGENTS_NAME
@@ -141,11 +149,7 @@ class Subagents:
         return [one.state for one in self._agents.values()]
 
     def state(self, name: str) -> AgentChanged:
-        """Return the state of a sub-agent.
-
-        Raises:
-            KeyError: there is none of that name; the text is for the user.
-        """
+        """See `AgentsPart.state`."""
         return self._named(name).state
 
     def _named(self, name: str) -> _Agent:
@@ -154,7 +158,7 @@ class Subagents:
         return self._agents[name]
 
     async def load(self) -> None:
-        """Read the sub-agents of earlier runs of the program. One that a killed program left can go on if its call has no result."""
+        """See `AgentsPart.load`."""
         found = await asyncio.to_thread(_stored_agents, self._folder)
         pending = self._pending_keys()
         for one in found:
@@ -187,16 +191,7 @@ class Subagents:
     async def listen(
         self, name: str, wake: Callable[[Event], None] | None = None
     ) -> tuple[list[EventRecord], Subscription]:
-        """Begin to listen to a sub-agent: its history, and a subscription to all that follows. End it with `unlisten`.
-
-        Args:
-            name: the sub-agent.
-            wake: see `Wire.subscribe`.
-
-        Raises:
-            KeyError: there is none of that name.
-            SoulError: its conversation cannot be read.
-        """
+        """See `AgentsPart.listen`."""
         agent = self._named(name)
         agent.n_listeners += 1
         try:
@@ -207,7 +202,7 @@ class Subagents:
             raise
 
     async def unlisten(self, name: str, subscription: Subscription) -> None:
-        """End a subscription."""
+        """See `AgentsPart.unlisten`."""
         agent = self._named(name)
         if agent.soul is not None:
             agent.soul.wire.unsubscribe(subscription)
@@ -217,12 +212,7 @@ class Subagents:
     # -- what the user does ----------------------------------------------------------------------
 
     def steer(self, name: str, text: str) -> None:
-        """Send a message to a sub-agent: before its next step, or when it goes on.
-
-        Raises:
-            KeyError: there is none of that name.
-            SoulError: it has ended.
-        """
+        """See `AgentsPart.steer`."""
         agent = self._named(name)
         if agent.state.is_over:
             raise SoulError(
@@ -234,11 +224,7 @@ class Subagents:
             agent.said.append(text)
 
     async def stop(self, name: str) -> None:
-        """Stop a sub-agent alone: its call ends with what it has found, and the turn goes on.
-
-        Raises:
-            KeyError: there is none of that name.
-        """
+        """See `AgentsPart.stop`."""
         agent = self._named(name)
         if agent.work is None or agent.state.is_over:
             return
@@ -250,18 +236,13 @@ class Subagents:
             await asyncio.wait([agent.work])
 
     async def stop_all(self) -> None:
-        """Stop all sub-agents that run; the turn goes on."""
+        """See `AgentsPart.stop_all`."""
         await asyncio.gather(*(self.stop(one.name) for one in self.states if one.is_running))
 
     # -- time travel -----------------------------------------------------------------------------
 
     async def preview(self, name: str, target: Target) -> RewindPreview:
-        """Return what going back to before a step of a sub-agent would drop of its conversation, and do to files.
-
-        Raises:
-            KeyError: there is no such sub-agent or checkpoint.
-            SoulError: its conversation cannot be read.
-        """
+        """See `AgentsPart.preview`."""
         agent = self._named(name)
         async with self._held(agent) as soul:
             found = await soul.travel.preview(target)
@@ -278,22 +259,7 @@ class Subagents:
         files: FilesChoice = "keep",
         chosen: Collection[str] | None = None,
     ) -> RewindOutcome:
-        """Go back to before a step of a sub-agent.
-
-        The session's conversation goes to where the call of the sub-agent had no result; the sub-agent can go on from there with
-        the next turn (`KimiSoul.resume`). The undo of the session reverses it, with the sub-agent's conversation.
-
-        Args:
-            name: the sub-agent.
-            target: one of its checkpoints.
-            files: whether the files of that time come back, too; `chosen` as for `Travel.rewind`.
-
-        Raises:
-            KeyError: there is no such sub-agent or checkpoint, or the step that started it is not on the current world line.
-            FilesUnknown: the files of that time cannot be brought back; nothing changed.
-            SoulBusy: something runs; interrupt it first.
-            OSError: the disk refused.
-        """
+        """See `AgentsPart.rewind`."""
         agent = self._named(name)
         if agent.work is not None:
             raise SoulBusy(f"{name} is working. Stop it first.")
@@ -332,7 +298,7 @@ class Subagents:
         return outcome
 
     async def follow_line(self) -> None:
-        """Bring back the conversation of each sub-agent as it was when the session's current world line was left."""
+        """See `AgentsPart.follow_line`."""
         uids = {point.uid for point in self._conversation.context.checkpoints}
         for agent in self._agents.values():
             if agent.state.uid in uids or agent.work is not None:
@@ -370,14 +336,7 @@ class Subagents:
     # -- running ---------------------------------------------------------------------------------
 
     async def run(self, task: AgentTask, key: str) -> ToolOutcome:
-        """Run a sub-agent for a call to its end; one that was paused in that call goes on.
-
-        Returns:
-            the result of the call: its last answer, or as much as it had found and why it ended.
-
-        Raises:
-            asyncio.CancelledError: the turn was stopped.
-        """
+        """See `AgentsPart.run`."""
         agent = next(
             (
                 one
@@ -546,7 +505,7 @@ class Subagents:
                 await session.context.append([SystemPrompt(text)])
             limits, settings = self._conversation.limits, main.agents_config
             budget = self._budget()
-            soul = await open_soul(
+            soul = await self._opens(
                 session=session,
                 provider=None,
                 limits=limits._replace(
@@ -627,7 +586,7 @@ class Subagents:
             await soul.aclose()
 
     async def aclose(self) -> None:
-        """Stop and close all of them."""
+        """See `AgentsPart.aclose`."""
         self._is_closed = True
         for agent in [*self._agents.values()]:
             if agent.work is not None:
