@@ -12,6 +12,7 @@ from typing import cast
 from kimi_tui.display_names import some_of, unmarked
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
+from kimi_tui.projection.subagents import AGENT_TOOLS
 from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
 from kimi_tui.wire.events import (
     AgentChanged,
@@ -205,7 +206,9 @@ class ToolCalls:
             again.display = ()
             self._open[event.key] = again
         if event.key not in self._open:
-            self._own.add(event.key)
+            # Beside commands of the user, only a sub-agent that goes on has no beginning of a call before it.
+            if event.name not in AGENT_TOOLS:
+                self._own.add(event.key)
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
         block = self._open[event.key]
         block.is_own = event.key in self._own
@@ -281,7 +284,8 @@ class ToolCalls:
         """Set the state of a sub-agent on the card of the call that started it."""
         self._agents[event.key] = event
         if event.is_running:
-            self._tails.setdefault(event.name, _Tail(event.key))
+            # The call has another key after the conversation went back into it.
+            self._tails.setdefault(event.name, _Tail(event.key)).key = event.key
         else:
             self._tails.pop(event.name, None)
         block = self._open.get(event.key)

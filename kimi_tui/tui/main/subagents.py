@@ -5,7 +5,9 @@ Their states come as events on the session's wire. The events of one are read on
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kimi_tui.display_names import counted
@@ -100,9 +102,13 @@ class SubagentsController:
         prices = self._conversation.launch.config.prices
         return next((one.currency for one in prices.values()), "$")
 
-    async def engine(self) -> Subagents | None:
-        """Return what runs the sub-agents; None for an agent that has none."""
-        return (await self._conversation.opened()).agents
+    async def engine(self) -> Subagents:
+        """Return what runs the sub-agents, which is loaded at the first call."""
+        soul = await self._conversation.opened()
+        if soul.agents is None:
+            # The module is imported in a thread, so that no key waits for it.
+            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+        return soul.use_agents()
 
     # --- one sub-agent in place of the chat
 
@@ -116,7 +122,7 @@ class SubagentsController:
         if self._beside.shows(name):
             return True
         engine, state, bench = await self.engine(), self.state(name), self._bench
-        if engine is None or state is None:
+        if state is None:
             return False
         from kimi_tui.tui.subagent_view import SubagentView
 
@@ -161,23 +167,25 @@ class SubagentsController:
     def stop_first(self) -> bool:
         """Stop the sub-agents that run, for an Esc that would stop the turn; return False if that is to be stopped now.
 
-        The chosen card of the chat is stopped alone. Esc for those that were asked to stop already stops the turn.
+        Esc for those that were asked to stop already stops the turn. One of several is stopped alone by a key in its view.
         """
         running = self._conversation.state.working_agents
         if not running or all(one.name in self._stopped for one in running):
             return False
         said = running[0].name if len(running) == 1 else counted(len(running), "sub-agent")
         self._bench.tell(f"Stopping {said}. Press Esc again to stop the whole turn.")
-        for one in running:
-            self._bench.start(self.stop(one.name))
+        self._stopped |= {one.name for one in running}
+        self._bench.start(self._stop_all())
         return True
+
+    async def _stop_all(self) -> None:
+        await (await self.engine()).stop_all()
 
     async def stop(self, name: str) -> None:
         """Stop a sub-agent alone: its call ends with what it has found, and the turn goes on."""
         engine = await self.engine()
-        if engine is not None:
-            self._stopped.add(name)
-            await engine.stop(name)
+        self._stopped.add(name)
+        await engine.stop(name)
 
     def changed(self) -> None:
         """React to other states of sub-agents."""

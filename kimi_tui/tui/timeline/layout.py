@@ -458,6 +458,7 @@ def _agent_label(
     steps = f" · {numbers.counted(sum(each.agent_steps for each in agents), 'step')}"
     if len(agents) > 1:
         task, more = numbers.counted(len(agents), "sub-agent"), ""
+        task = task if cell_len(task + steps) <= room else numbers.counted(len(agents), "agent")
     left = room - cell_len(steps)
     more = more if left - cell_len(more) >= _LEAST_TASK else ""
     left -= cell_len(more)

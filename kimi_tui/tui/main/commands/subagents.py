@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from kimi_tui.display_names import counted
@@ -11,15 +12,14 @@ from kimi_tui.tui.main.commands.session import WAY_BACK, files_said
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.rewind_values import Target
-    from kimi_tui.soul.subagents import Subagents
-    from kimi_tui.tools.agent import AgentKind
+    from kimi_tui.tools.agent_kind import AgentKind
     from kimi_tui.tui.beside_view import BesideAction
     from kimi_tui.tui.dialogs.list_screen import ListedItem
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.wire.events import AgentChanged
 
-_NONE = "This agent has no sub-agents."
 _ALLOW = "allow"
 _OPEN = "open "
 _ORIGINS = {"shipped": "kimi-tui's own", "user": "yours", "folder": "this folder's"}
@@ -27,10 +27,7 @@ _ORIGINS = {"shipped": "kimi-tui's own", "user": "yours", "folder": "this folder
 
 async def agents(main: MainParts, argument: str) -> None:
     """List the sub-agents of the session and the kinds; with the name of one, show it in place of the chat."""
-    engine = await main.subagents.engine()
-    if engine is None:
-        main.bench.tell(_NONE)
-        return
+    soul = await main.conversation.opened()
     name = argument.strip()
     if name and name != _ALLOW:
         one = main.subagents.state(name)
@@ -42,9 +39,9 @@ async def agents(main: MainParts, argument: str) -> None:
         else:
             await open_agent(main, name)
         return
-    kinds = await engine.kinds()
+    kinds = await asyncio.to_thread(_kinds, soul)
     if name == _ALLOW:
-        await _allow_kinds(main, engine, kinds)
+        await _allow_kinds(main, soul, kinds)
         return
     from kimi_tui.tui.dialogs.list_screen import ListScreen
 
@@ -55,9 +52,16 @@ async def agents(main: MainParts, argument: str) -> None:
         ListScreen("Sub-agents", items, first=_items(main, kinds), empty="There are no kinds.")
     )
     if wants == _ALLOW:
-        await _allow_kinds(main, engine, kinds)
+        await _allow_kinds(main, soul, kinds)
     elif wants:
         await open_agent(main, wants.removeprefix(_OPEN))
+
+
+def _kinds(soul: KimiSoul) -> Sequence[AgentKind]:
+    """Return the kinds of sub-agents of a session. It reads files."""
+    from kimi_tui.tools.agent_kind import SHIPPED
+
+    return soul.kinds.found() if soul.kinds is not None else SHIPPED
 
 
 def _items(main: MainParts, kinds: Sequence[AgentKind]) -> Sequence[ListedItem]:
@@ -80,9 +84,9 @@ def _agent_item(one: AgentChanged, currency: str) -> ListedItem:
     from kimi_tui.tui.formatting import money, tokens
     from kimi_tui.tui.pick_list import Entry
 
-    state = agent_state_words(one)
-    facts = [state if one.state != "done" else "done"]
-    if one.step:
+    state = agent_state_words(one) if one.state != "done" else "done"
+    facts = [state]
+    if one.step and one.state != "working":
         facts.append(steps_words(one.step))
     if one.tokens:
         facts.append(f"{tokens(one.tokens)} tokens")
@@ -93,9 +97,8 @@ def _agent_item(one: AgentChanged, currency: str) -> ListedItem:
     return ListedItem(
         Entry(
             agent_name(one),
-            f"{agent_title(one)} · {' · '.join(facts)}",
+            f"{state} · {agent_title(one)}",
             holds=one.is_running,
-            shortly=" · ".join(facts),
             group="In this session",
         ),
         "\n".join(about),
@@ -126,8 +129,7 @@ def _kind_item(kind: AgentKind) -> ListedItem:
     return ListedItem(
         Entry(
             kind.name,
-            f"{words[kind.state]} · {kind.description}",
-            shortly=words[kind.state],
+            " · ".join(filter(None, (words[kind.state], kind.description))),
             group="Kinds that the agent can start",
         ),
         "\n".join(about),
@@ -137,17 +139,17 @@ def _kind_item(kind: AgentKind) -> ListedItem:
     )
 
 
-async def _allow_kinds(main: MainParts, engine: Subagents, kinds: Sequence[AgentKind]) -> None:
+async def _allow_kinds(main: MainParts, soul: KimiSoul, kinds: Sequence[AgentKind]) -> None:
     """Show the folder's kinds that are not allowed yet, and allow them after a yes to the whole text."""
     from kimi_tui.tui.main.commands.custom import CustomCommandScreen
 
     new = [one for one in kinds if one.state == "not allowed"]
-    if not new:
+    if not new or soul.kinds is None:
         main.bench.tell("This folder has no kinds of sub-agents that need your approval.")
         return
     texts = [f"{one.name} ({one.path}): {one.description}\n\n{one.text}" for one in new]
     question = CustomCommandScreen(
-        "kinds of sub-agents",
+        "agents",
         main.bench.transcript.work_dir,
         "\n\n\n".join(texts),
         intro="This folder has kinds of sub-agents: instructions that sub-agents would follow. Yes allows exactly this text; if it changes, you are asked again:",
@@ -156,7 +158,8 @@ async def _allow_kinds(main: MainParts, engine: Subagents, kinds: Sequence[Agent
     if not await main.bench.ask(question):
         main.bench.tell("The agent cannot use the kinds of sub-agents of this folder.")
         return
-    await engine.allow(new)
+    await asyncio.to_thread(soul.kinds.allow, new)
+    await soul.reload_kinds()
     count = counted(len(new), "kind") + " of sub-agents" if len(new) > 1 else "1 kind of sub-agent"
     main.bench.tell(f"The agent may use {count} of this folder.")
 
@@ -168,7 +171,7 @@ async def open_agent(main: MainParts, name: str) -> None:
     """Show a sub-agent in place of the chat, with its own timeline."""
     main.viewer.leave()
     if not await main.subagents.open(name):
-        main.bench.tell(_NONE)
+        main.bench.tell(f'"{one_line(name)[:40]}" is not a sub-agent of this session.')
 
 
 async def act(main: MainParts, action: BesideAction) -> None:
@@ -202,7 +205,7 @@ async def steer(main: MainParts, name: str, words: str = "") -> None:
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     state, engine = main.subagents.state(name), await main.subagents.engine()
-    if engine is None or state is None or state.is_over:
+    if state is None or state.is_over:
         main.bench.tell("This sub-agent has ended, so it reads no more messages.")
         if words:
             main.bench.keep(words)
@@ -236,6 +239,8 @@ async def rewind(main: MainParts, target: Target) -> None:
     Raises:
         KeyError: it has no such checkpoint; the text is for the user.
     """
+    from dataclasses import replace
+
     from kimi_tui.projection.subagents import agent_name
     from kimi_tui.soul.errors import SoulError
     from kimi_tui.tui.preview.layout import REWIND
@@ -243,7 +248,7 @@ async def rewind(main: MainParts, target: Target) -> None:
 
     view, engine = main.subagents.view, await main.subagents.engine()
     state = main.subagents.state(view.key) if view is not None else None
-    if view is None or engine is None or state is None:
+    if view is None or state is None:
         return
     if main.conversation.running:
         main.bench.tell(
@@ -256,9 +261,10 @@ async def rewind(main: MainParts, target: Target) -> None:
     except SoulError as error:
         main.bench.tell(str(error), level="warning")
         return
+    back = "The main conversation goes back to before its result."
     question = RewindScreen(
-        found,
-        actions=(REWIND,),
+        replace(found, label=". ".join(filter(None, (found.label.rstrip("."), back)))),
+        actions=(replace(REWIND, title="Rewind the sub-agent"),),
         title=f"Rewind {agent_name(state)} to #{target.id}",
         write=main.keystrokes.write_to_prompt,
         typed_at=main.keystrokes.written_at,
