@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +129,6 @@ class AgentConnection:
         begun_at: the place at which it was opened or copied; None for a new one.
         abilities: what it can do.
         facts: what it says of the session.
-        updates: the updates that nobody has taken yet.
         on_facts: called when the agent has changed a setting, its commands or the title.
     """
 
@@ -150,7 +150,8 @@ class AgentConnection:
         self.begun_at: AgentPlace | None = None
         self.abilities = Abilities()
         self.facts = AgentFacts()
-        self.updates: asyncio.Queue[Any] = asyncio.Queue()
+        self._updates: deque[Any] = deque()
+        self._news = asyncio.Event()
 
     @property
     def is_open(self) -> bool:
@@ -168,7 +169,7 @@ class AgentConnection:
         return self._pipe.n_skipped
 
     async def _has_room(self) -> None:
-        while self.updates.qsize() >= _MOST_AHEAD and not self._pipe.ended.is_set():
+        while len(self._updates) >= _MOST_AHEAD and not self._pipe.ended.is_set():
             self._room.clear()
             await self._room.wait()
 
@@ -190,13 +191,22 @@ class AgentConnection:
                 self.facts.title = one_line(title or "")[:_LONGEST]
             case _:
                 if not self._repeats:
-                    self.updates.put_nowait(update)
+                    self._updates.append(update)
+                    self._news.set()
                 return
         self.on_facts()
 
-    def took(self) -> None:
-        """Note that an update was taken out of the queue."""
+    def next_update(self) -> Any:
+        """Take the oldest update that nobody has taken; None if there is none."""
+        if not self._updates:
+            self._news.clear()
+            return None
         self._room.set()
+        return self._updates.popleft()
+
+    async def told(self) -> None:
+        """Wait until there is an update to take."""
+        await self._news.wait()
 
     async def start(self) -> None:
         """Start the program and agree on the protocol.
@@ -304,12 +314,6 @@ class AgentConnection:
         """Whether an earlier session of the agent can be used again."""
         return self.abilities.loads or self.abilities.resumes
 
-    def drop_updates(self) -> None:
-        """Drop the updates that nobody has taken."""
-        while not self.updates.empty():
-            self.updates.get_nowait()
-        self._room.set()
-
     def _use(self, session: str, said: Any) -> None:
         self.session, self.is_fresh, self.begun_at = session, True, None
         self.facts = AgentFacts(commands=self.facts.commands)
@@ -353,9 +357,7 @@ class AgentConnection:
             self.facts.settings[known.id] = known._replace(value=mode)
 
     def _of(self, category: str) -> AgentSetting | None:
-        return next(
-            (one for one in self.facts.settings.values() if one.category == category), None
-        )
+        return next((one for one in self.facts.settings.values() if one.category == category), None)
 
     def setting(self, category: str) -> AgentSetting | None:
         """Return the setting of a category; None if the agent has none."""

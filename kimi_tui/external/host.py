@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kimi_tui.app_paths import log_file
@@ -38,6 +38,7 @@ class AgentHost:
         services: answers its requests.
         places: how far its sessions know the conversation.
         cost: what it says that its session has cost: the currency, and the amount; None if it does not say.
+        on_news: called when it has said something of its settings.
         title_told: the title that it gave its session; empty for none.
     """
 
@@ -62,6 +63,7 @@ class AgentHost:
         self._is_closed = False
         self.connection: AgentConnection | None = None
         self.services: AgentServices | None = None
+        self.on_news: Callable[[], object] = bool
         self._wanted: dict[str, str] = {}
         self.cost: tuple[str, float] | None = None
         self.title_told = ""
@@ -116,10 +118,11 @@ class AgentHost:
             return made
 
     def on_facts(self) -> None:
-        """Take over what the agent says of its model."""
+        """Take over what the agent says of its settings."""
         connection = self.connection
         if connection is not None and (setting := connection.setting("model")) is not None:
             self.model.learn(name=setting.shown)
+        self.on_news()
 
     async def set(self, setting: AgentSetting, value: str) -> None:
         """Change a setting, also of the sessions that follow.

@@ -92,7 +92,9 @@ class CallFacts:
     def terminals(self) -> tuple[str, ...]:
         """The terminals in it."""
         return tuple(
-            one.terminal_id for one in self.content if isinstance(one, schema.TerminalToolCallContent)
+            one.terminal_id
+            for one in self.content
+            if isinstance(one, schema.TerminalToolCallContent)
         )
 
     @property
@@ -120,7 +122,9 @@ class CallFacts:
 
     def paths(self) -> tuple[str, ...]:
         """Return the files that it names, as the agent writes them."""
-        diffs = (one.path for one in self.content if isinstance(one, schema.FileEditToolCallContent))
+        diffs = (
+            one.path for one in self.content if isinstance(one, schema.FileEditToolCallContent)
+        )
         return tuple(dict.fromkeys((*diffs, *(one.path for one in self.locations))))
 
     def text(self) -> str:
@@ -173,7 +177,7 @@ class CallFacts:
         short = _SHORT.get(self.kind, "Tool")
         title = self.title or ", ".join(paths)
         card = Card(short, ("description",))
-        return CallLook(short, {"description": title, **{k: v for k, v in given.items()}}, card)
+        return CallLook(short, {"description": title, **given}, card)
 
 
 _SHORT: Mapping[str, str] = {

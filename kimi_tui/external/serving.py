@@ -28,6 +28,7 @@ from kimi_tui.filesystem import read_regular
 from kimi_tui.foreign_text import one_line, visible
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.tool_calls import ToolRuntime
+from kimi_tui.tool_cards import ShellBlock
 from kimi_tui.tools.base import (
     RESULTS_NAME,
     ApprovalQuestion,
@@ -41,7 +42,6 @@ from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, ToolRejected, failu
 from kimi_tui.tools.paths import ResolvedPath, locate
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.shell import MAX_TIMEOUT_S, Shell, ShellParams
-from kimi_tui.tool_cards import ShellBlock
 
 log = logging.getLogger(__name__)
 
@@ -239,9 +239,7 @@ class AgentServices(acp.Client):
         if not os.path.isabs(path):
             raise _refused("the path must be absolute")
         try:
-            found = await asyncio.to_thread(
-                locate, path, self._tools.work_dir, self._tools.environ
-            )
+            found = await asyncio.to_thread(locate, path, self._tools.work_dir, self._tools.environ)
         except ToolProblem as problem:
             raise _refused(str(problem)) from problem
         if not found.inside:
@@ -356,7 +354,7 @@ class AgentServices(acp.Client):
             if not one.name.isidentifier():
                 raise _refused("a variable has a name that no shell takes")
             line = f"export {one.name}={shlex.quote(one.value)}; {line}"
-        if cwd and os.path.normpath(cwd) != str(self._tools.work_dir):
+        if cwd and cwd.rstrip("/") != str(self._tools.work_dir):
             folder = await self._place(cwd)
             line = f"cd {shlex.quote(folder.shown)} && {line}"
         open_calls = [
@@ -393,7 +391,9 @@ class AgentServices(acp.Client):
                 self._env(call, approver, hear),
             )
         except ToolRejected as no:
-            outcome = failure(f"The user refused this command. {no.feedback}".strip(), brief="refused")
+            outcome = failure(
+                f"The user refused this command. {no.feedback}".strip(), brief="refused"
+            )
             terminal.hear(outcome.message)
         except (ToolProblem, SoulError, ValueError) as problem:
             outcome = failure(str(problem), brief=getattr(problem, "brief", ""))

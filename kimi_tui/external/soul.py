@@ -18,7 +18,7 @@ from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.usage import Cost
-from kimi_tui.wire.events import ModelChanged
+from kimi_tui.wire.events import Notice
 
 
 class ExternalSoul(KimiSoul):
@@ -38,7 +38,9 @@ class ExternalSoul(KimiSoul):
         self.host = host
         super().__init__(*args, **options)
         self.name = host.title
+        self._told_words = self.name
         host.services = AgentServices(self._tools, host.title)
+        host.on_news = self._heard_news
 
     def _made_loop(self, dmails: DMailDelivery) -> AgentTurns:
         return AgentTurns(
@@ -61,12 +63,8 @@ class ExternalSoul(KimiSoul):
             await self.host.connected()
         except AgentFailed as error:
             return (f"{error.message} {error.advice}".strip(),)
-        self.tell_settings()
+        self._heard_news()
         return ()
-
-    def tell_settings(self) -> None:
-        """Publish the model of the agent, as it is known now."""
-        self._conversation.tell_model()
 
     @property
     def settings(self) -> tuple[AgentSetting, ...]:
@@ -96,13 +94,22 @@ class ExternalSoul(KimiSoul):
         """
         await self.begin_session()
         await self.host.set(setting, value)
-        self.tell_settings()
         return next(one for one in self.settings if one.id == setting.id)
 
     @property
-    def model_facts(self) -> ModelChanged:
-        """The facts about the model in use, as they are published."""
-        return self._conversation.model_facts
+    def agent_words(self) -> str:
+        """The name of the agent and its mode."""
+        mode = self.host.setting("mode")
+        return f"{self.name}, {mode.shown}" if mode is not None and mode.shown else self.name
+
+    def _heard_news(self) -> None:
+        """Publish the model and the mode of the agent, if they are others than before."""
+        self._conversation.tell_model()
+        words, before = self.agent_words, self._told_words
+        self._told_words = words
+        connection = self.host.connection
+        if before != words and self.running and connection and not connection.is_fresh:
+            self.wire.publish(Notice("info", f"The mode of the agent is now: {words}."))
 
     @property
     def cost(self) -> Cost | None:

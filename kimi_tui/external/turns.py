@@ -131,17 +131,11 @@ class AgentTurns(AgentLoop):
     ) -> str:
         """Read updates until the agent has answered; return why it stopped."""
         while not asked.done():
-            waiting = asyncio.ensure_future(connection.updates.get())
+            news = asyncio.ensure_future(connection.told())
             try:
-                await asyncio.wait((waiting, asked), return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
-                waiting.cancel()
-                raise
-            if waiting.done():
-                async with self._reading:
-                    await self._take(connection, reader, waiting.result())
-            else:
-                waiting.cancel()
+                await asyncio.wait((news, asked), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                news.cancel()
             await self._read_all(connection, reader)
         await self._read_all(connection, reader)
         if (error := asked.exception()) is not None:
@@ -154,17 +148,11 @@ class AgentTurns(AgentLoop):
     async def _read_all(self, connection: AgentConnection, reader: AnswerReader) -> None:
         """Read the updates that have come."""
         async with self._reading:
-            while not connection.updates.empty():
-                await self._take(connection, reader, connection.updates.get_nowait())
-
-    async def _take(
-        self, connection: AgentConnection, reader: AnswerReader, update: object
-    ) -> None:
-        connection.took()
-        if isinstance(update, schema.UsageUpdate):
-            self._take_usage(update)
-        else:
-            await reader.take(update)
+            while (update := connection.next_update()) is not None:
+                if isinstance(update, schema.UsageUpdate):
+                    self._take_usage(update)
+                else:
+                    await reader.take(update)
 
     def _take_usage(self, update: schema.UsageUpdate) -> None:
         conversation = self._conversation
@@ -177,7 +165,9 @@ class AgentTurns(AgentLoop):
     def _count(self, usage: schema.Usage) -> None:
         """Add the tokens of the turn to the session's totals."""
         cached = (usage.cached_read_tokens or 0) + (usage.cached_write_tokens or 0)
-        figures = Usage(usage.input_tokens + cached, usage.output_tokens, usage.cached_read_tokens or 0)
+        figures = Usage(
+            usage.input_tokens + cached, usage.output_tokens, usage.cached_read_tokens or 0
+        )
         self._conversation.meter.add_usage(figures)
 
     async def _stop_prompt(

@@ -356,6 +356,11 @@ class KimiSoul:
         return self._conversation.model.name
 
     @property
+    def agent_words(self) -> str:
+        """The name of the agent and its own mode, for the header; empty for our own agent."""
+        return ""
+
+    @property
     def model_facts(self) -> ModelChanged:
         """The facts about the model in use and the settings that it is called with, as they are published."""
         return self._conversation.model_facts

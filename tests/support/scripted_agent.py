@@ -110,7 +110,9 @@ class Turn:
 
     def call(self, title: str, kind: str, **fields: Any) -> str:
         name = f"{self.number}-{next(self.calls)}"
-        self.update("tool_call", toolCallId=name, title=title, kind=kind, status="pending", **fields)
+        self.update(
+            "tool_call", toolCallId=name, title=title, kind=kind, status="pending", **fields
+        )
         return name
 
     def progress(self, name: str, status: str, **fields: Any) -> None:
@@ -137,7 +139,10 @@ class Turn:
         """Write a file by itself, as most agents do, with a call that shows the change."""
         path, _, text = rest.partition(" ")
         place = os.path.abspath(path)
-        old = open(place).read() if os.path.exists(place) else None
+        old = None
+        if os.path.exists(place):
+            with open(place) as file:
+                old = file.read()
         diff = {"type": "diff", "path": place, "newText": text + "\n", "oldText": old}
         name = self.call(f"Edit {path}", "edit", locations=[{"path": place}], content=[diff])
         self.progress(name, "in_progress")
@@ -174,9 +179,11 @@ class Turn:
         said = ask("session/request_permission", params)
         outcome = said.get("result", {}).get("outcome", said)
         if outcome.get("optionId") in ("yes", "ever") and kind == "execute":
-            ran = subprocess.run(title, shell=True, capture_output=True, text=True)  # noqa: S602
+            ran = subprocess.run(title, shell=True, capture_output=True, text=True)
             text = {"type": "content", "content": {"type": "text", "text": ran.stdout}}
-            self.progress(name, "completed", content=[text], rawOutput={"exit_code": ran.returncode})
+            self.progress(
+                name, "completed", content=[text], rawOutput={"exit_code": ran.returncode}
+            )
         else:
             self.progress(name, "failed")
         self.text(json.dumps(outcome))
@@ -200,9 +207,7 @@ class Turn:
             self.text(json.dumps(said["error"]))
             return
         terminal = said["result"]["terminalId"]
-        self.progress(
-            name, "in_progress", content=[{"type": "terminal", "terminalId": terminal}]
-        )
+        self.progress(name, "in_progress", content=[{"type": "terminal", "terminalId": terminal}])
         params = {"sessionId": self.session, "terminalId": terminal}
         code = ask("terminal/wait_for_exit", params)["result"]
         shown = ask("terminal/output", params)["result"]
@@ -259,7 +264,9 @@ class Turn:
             sys.stdout.flush()
         self.progress("never-begun", "completed")
         self.update("no_such_update", x=1)
-        self.update("tool_call", toolCallId="a\x1b[31m" + "x" * 10_000, title="t\x1b]0;x\x07" + "y" * 10_000)
+        self.update(
+            "tool_call", toolCallId="a\x1b[31m" + "x" * 10_000, title="t\x1b]0;x\x07" + "y" * 10_000
+        )
 
     def do_big(self, rest: str) -> None:
         self.text("x" * int(rest))
