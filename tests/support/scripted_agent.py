@@ -25,6 +25,7 @@ _answers: dict[int, dict[str, Any]] = {}
 _answered = threading.Condition()
 _cancelled: set[str] = set()
 _known: dict[str, list[str]] = {}
+_chosen = {"mode": "ask", "model": "small"}
 
 
 def note(message: object) -> None:
@@ -75,11 +76,15 @@ def extras() -> dict[str, Any]:
         modes = [{"id": one, "name": one.title()} for one in ("ask", "code")]
         found["modes"] = {"currentModeId": "ask", "availableModes": modes}
     if "options" in ABLE:
-        found["configOptions"] = [
-            option("mode", "Mode", "mode", "ask", ("ask", "code")),
-            option("model", "Model", "model", "small", ("small", "large")),
-        ]
+        found["configOptions"] = options()
     return found
+
+
+def options() -> list[Any]:
+    return [
+        option("mode", "Mode", "mode", _chosen["mode"], ("ask", "code")),
+        option("model", "Model", "model", _chosen["model"], ("small", "large")),
+    ]
 
 
 def option(name: str, title: str, category: str, value: str, values: tuple[str, ...]) -> Any:
@@ -344,14 +349,8 @@ def answer(message: dict[str, Any]) -> None:
             _cancelled.add(session)
         return
     elif method == "session/set_config_option":
-        options = [
-            option("mode", "Mode", "mode", "ask", ("ask", "code")),
-            option("model", "Model", "model", "small", ("small", "large")),
-        ]
-        for one in options:
-            if one["id"] == params["configId"]:
-                one["currentValue"] = params["value"]
-        result = {"configOptions": options}
+        _chosen[params["configId"]] = params["value"]
+        result = {"configOptions": options()}
     elif method == "session/set_mode":
         result = {}
     else:
