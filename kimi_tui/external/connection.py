@@ -464,7 +464,9 @@ class AgentConnection:
         """Say how the user logs in; kimi-tui does not see the password or key."""
         ways = list(filter(None, self.abilities.logins))
         if self.program.login:
-            ways.insert(0, f"run {self.program.login} in a terminal")
+            # Its own command is the one that its documentation names.
+            own = f"run {self.program.login} in a terminal"
+            ways = [own, *(one for one in ways if one.startswith("set "))]
         if not ways:
             return "Log in with its own program in a terminal, then send the message again."
         return f"To log in, {'; or '.join(ways[:3])}. Then send the message again."

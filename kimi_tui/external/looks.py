@@ -75,7 +75,14 @@ class CallFacts:
         self.kind = str(update.kind or "") or self.kind
         self.status = str(update.status or "") or self.status
         if update.content is not None:
-            self.content = tuple(update.content)
+            # Many agents show the change before they make it, and only a sentence afterwards.
+            new = tuple(update.content)
+            changes = [one for one in new if isinstance(one, schema.FileEditToolCallContent)]
+            kept = () if changes else self.content
+            self.content = (
+                *(one for one in kept if isinstance(one, schema.FileEditToolCallContent)),
+                *new,
+            )
         if update.locations is not None:
             self.locations = tuple(update.locations)
         if update.raw_input is not None:
@@ -153,12 +160,12 @@ class CallFacts:
         paths = [shown_path(path, work_dir) for path in self.paths()]
         given = _plain(lenient_json.mapping(self.raw_input))
         match self.kind:
-            case "execute" if self.command:
+            case "execute":
                 return CallLook("Shell", {"command": self.command[:MOST_OUTPUT]})
-            case "read" if paths:
-                return CallLook("ReadFile", {"path": paths[0]})
-            case "edit" if paths:
-                return CallLook("StrReplaceFile", {"path": paths[0]})
+            case "read" | "edit":
+                # The path may come with a later update; the tool on the card stays.
+                name = "ReadFile" if self.kind == "read" else "StrReplaceFile"
+                return CallLook(name, {"path": paths[0]} if paths else {"description": self.title})
             case "search":
                 pattern = next(
                     (
@@ -185,9 +192,6 @@ _SHORT: Mapping[str, str] = {
     "move": "Move",
     "think": "Think",
     "switch_mode": "Change mode",
-    "edit": "Change",
-    "read": "Look at",
-    "execute": "Run",
 }
 
 
