@@ -59,6 +59,8 @@ class Options(NamedTuple):
     mode: "Mode | None" = None
     headless: "HeadlessOptions | None" = None
     added: tuple[str, ...] = ()
+    external_agent: str | None = None
+    agent_arguments: tuple[str, ...] = ()
 
 
 class GivenValue(NamedTuple):
@@ -107,6 +109,7 @@ class Launch(NamedTuple):
     max_cost: float = 0.0
     added: tuple[Path, ...] = ()
     once_only: bool = False
+    external_agent: tuple[str, ...] = ()
 
 
 def launch_of(options: Options) -> Launch:
@@ -146,6 +149,7 @@ def launch_of(options: Options) -> Launch:
         work_dir_given=options.work_dir is not None,
         added=tuple(map(_added, options.added)),
         once_only=bool(os.environ.get(ONCE_ONLY)),
+        external_agent=_external_agent(options, config, work_dir),
         given=_given(
             options, choice, here if here and here.model in ("", *config.models) else None
         ),
@@ -158,6 +162,33 @@ def launch_of(options: Options) -> Launch:
             *([words] if not options.demo and (words := not_run_notice(path)) else []),
         ),
     )
+
+
+def _external_agent(options: Options, config: Config, work_dir: Path) -> tuple[str, ...]:
+    """Return the name of the external agent with its further arguments; empty for none.
+
+    Raises:
+        ConfigError: it cannot be started here.
+    """
+    if options.external_agent is None:
+        return ()
+    if options.demo:
+        raise ConfigError("--external-agent does not work with --demo")
+    from kimi_tui.external.agents import AgentMissing, agent_program, missing_package
+
+    if words := missing_package():
+        raise ConfigError(words)
+    try:
+        agent_program(
+            options.external_agent,
+            options.agent_arguments,
+            config.external_agents,
+            os.environ,
+            work_dir,
+        )
+    except AgentMissing as missing:
+        raise ConfigError(str(missing)) from missing
+    return (options.external_agent, *options.agent_arguments)
 
 
 def _given(

@@ -105,6 +105,7 @@ KNOWN: Mapping[str, KnownAgent] = {
             OURSELVES,
             ((sys.executable, "-P", "-m", "kimi_tui", "acp"),),
             ("KIMI_", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+            login="kimi-tui",
         ),
     )
 }

@@ -207,9 +207,13 @@ class Reminders:
 
     Args:
         runtime: the live conversation, the approval mode, the background commands.
+
+    Attributes:
+        are_off: whether there are none: the agent is told nothing by the program.
     """
 
     def __init__(self, runtime: ToolRuntime) -> None:
+        self.are_off = False
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
@@ -223,6 +227,8 @@ class Reminders:
 
     async def due(self) -> list[Message]:
         """Return the reminders to append before the next step."""
+        if self.are_off:
+            return []
         memory, approval = self._conversation.memory, self._runtime.approval
         moved_from, folder = self._runtime.moved_from, str(self._runtime.work_dir)
         if approval.mode != self._first_mode or moved_from:

@@ -34,6 +34,7 @@ from kimi_tui.program import FAILED, LOCKED, USAGE
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.metadata import read_state
 from kimi_tui.session.prompt_history import history_file, read_history
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
@@ -203,7 +204,13 @@ async def open_session(
             if launch.bare or stage.demo
             else await asyncio.to_thread(find_hooks, session.work_dir)
         )
-        provider = stage.provider or await provider_of(launch, session.id)
+        agent = await _external(launch, session)
+        external = stage.provider is None and bool(agent)
+        kind: Callable[..., KimiSoul] | None = None
+        provider = stage.provider
+        if provider is None and agent:
+            kind, provider = await _external_engine(launch, session, agent)
+        provider = provider or await provider_of(launch, session.id)
         if given is not None:
             given.provided(provider)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
@@ -212,7 +219,12 @@ async def open_session(
         toolset = await asyncio.to_thread(
             configured_toolset, Config() if stage.demo else config, skills, kinds
         )
+        if external:
+            # An external agent has tools, skills, hooks and checks of its own.
+            skills, kinds, hooks, servers = None, None, None, ()
+            toolset = toolset.without(*toolset.names)
         soul = await open_soul(
+            **({} if kind is None else {"kind": kind, "has_prompt": False}),
             session=session,
             toolset=toolset,
             compaction=compaction,
@@ -234,8 +246,11 @@ async def open_session(
             waits_for_sandbox=waits_for_sandbox,
             permissions=permissions,
             hooks=hooks,
-            checks=() if stage.demo else config.checks,
+            checks=() if stage.demo or external else config.checks,
         )
+        if external:
+            with contextlib.suppress(SessionError):
+                await asyncio.to_thread(session.give_to, agent)
         soul.skills, soul.kinds = skills, kinds
         soul.agents_config = config.agents
         if not stage.demo:
@@ -262,7 +277,7 @@ async def open_session(
         raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
-    if not (launch.bare or stage.demo) and (
+    if not (launch.bare or stage.demo or external) and (
         servers or await asyncio.to_thread(_has_servers, session.work_dir)
     ):
         await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
@@ -295,6 +310,37 @@ async def open_session(
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
+
+
+async def _external(launch: Launch, session: Session) -> tuple[str, ...]:
+    """Return the external agent that does the turns: the requested one, else that of the session; empty for our own."""
+    if launch.demo or launch.external_agent:
+        return launch.external_agent
+    return (await asyncio.to_thread(read_state, session.dir)).external_agent
+
+
+async def _external_engine(
+    launch: Launch, session: Session, agent: tuple[str, ...]
+) -> tuple[Callable[..., KimiSoul], ChatProvider]:
+    """Return what makes the engine for an external agent, and what stands for its model. The agent is not started yet.
+
+    Raises:
+        CannotOpen: the package of the protocol is not installed.
+    """
+    from kimi_tui.external.agents import missing_package
+
+    if words := await asyncio.to_thread(missing_package):
+        raise CannotOpen(words, FAILED)
+    await asyncio.to_thread(import_module, "kimi_tui.external.soul")
+    from kimi_tui.external.host import AgentHost
+    from kimi_tui.external.model import AgentModel
+    from kimi_tui.external.soul import maker
+
+    name, *arguments = agent
+    model = AgentModel(name)
+    host = AgentHost(name, arguments, launch.config.external_agents, session, model)
+    await asyncio.to_thread(host.places.read)
+    return maker(host), model
 
 
 def _has_futures(session: Session) -> bool:

@@ -253,8 +253,9 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     # --- screens
 
     def _is_first_run(self) -> bool:
-        """Return whether no model is configured."""
-        return not self.launch.demo and not isinstance(self.launch.choice, ModelChoice)
+        """Return whether a model is needed and none is configured."""
+        has_own = self.launch.demo or bool(self.launch.external_agent)
+        return not has_own and not isinstance(self.launch.choice, ModelChoice)
 
     def _first_sheets(self) -> list[str | PurePath]:
         if self.launch.replay:

@@ -26,12 +26,19 @@ from kimi_tui.instant.stored_frame import forget_frame
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
-from kimi_tui.tui.first_page import READING, first_hints
+from kimi_tui.tui.first_page import READING, first_hints, parts_at_start
 from kimi_tui.tui.frame import Header, StatusRow
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.beside import BesideViewer
-from kimi_tui.tui.main.commands import MainParts, futures, rewind, subagents, world_lines
+from kimi_tui.tui.main.commands import (
+    MainParts,
+    external_agents,
+    futures,
+    rewind,
+    subagents,
+    world_lines,
+)
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
@@ -150,7 +157,7 @@ class MainScreen(Screen[None]):
     ) -> None:
         super().__init__()
         keys = launch.config.keys
-        hints, question = first_hints(keys, launch.mode), ""
+        hints, question = first_hints(keys, launch.mode, parts_at_start(launch)), ""
         if launch.demo:
             hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
@@ -490,6 +497,10 @@ class MainScreen(Screen[None]):
                     self.bench.line_changed()
                 case TurnBegin():
                     self.bench.returned.turn_began()
+                    self._follow_branch()
+                case TurnEnd() if "model" not in self.conversation.state.parts:
+                    external_agents.learn_commands(self.parts)
+                    self.completion.files.mark_stale()
                     self._follow_branch()
                 case TurnEnd() | ToolResult():
                     self.completion.files.mark_stale()

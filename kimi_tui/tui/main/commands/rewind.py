@@ -215,13 +215,16 @@ async def choose(
         compacts = [
             action
             for action, start, until in spans
-            if not target.world_line and soul.can_compact(start=start, until=until)
+            if "model" in parts
+            and not target.world_line
+            and soul.can_compact(start=start, until=until)
         ]
         actions = actions_at(
             target.id,
             target.world_line,
             has_dmail="dmails" in parts and soul.dmails.enabled,
             has_lines="lines" in parts,
+            has_futures="model" in parts,
             is_there=found.is_there,
             compacts=compacts,
         )
