@@ -388,6 +388,20 @@ class SandboxConfig(NamedTuple):
     )
 
 
+@table
+class FuturesConfig(NamedTuple):
+    """The files of futures."""
+
+    copy: tuple[str, ...] = setting(
+        (),
+        TEXTS,
+        "Ignored folders, relative to the work folder, of which each future gets a copy, such as .venv. "
+        "A future sees any other ignored folder as it is now, and copies only what it changes there.",
+        title="Folders copied for futures",
+        group=PERMISSIONS,
+    )
+
+
 SEARCH_PROVIDERS = ("searxng", "brave", "tavily", "exa", "kimi")
 """The services that `SearchWeb` can ask."""
 
@@ -594,6 +608,7 @@ class Config(NamedTuple):
     loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    futures: FuturesConfig = FuturesConfig()
     web: WebConfig = WebConfig()
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
