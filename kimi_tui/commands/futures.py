@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import sys
+import textwrap
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -23,8 +26,9 @@ from kimi_tui.commands.console import (
     with_world_line,
 )
 from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.foreign_text import one_line
 from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
-from kimi_tui.tui.formatting import counted, tokens
+from kimi_tui.tui.formatting import counted, cut, tokens
 
 if TYPE_CHECKING:
     from kimi_tui.futures.running import Futures
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 
 _MODES = ("plan", "ask", "edits", "sandboxed", "all")
 _MOST = 4
+_TABLE_COLUMNS = 110
+"""The width of a terminal for a row for each future; a narrower one would cut most of it."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -344,6 +350,7 @@ def _estimate_words(estimate: Estimate) -> str:
 
 
 def _print(states: Sequence[FutureChanged]) -> None:
+    """Print the futures as a table, or on a narrow terminal one after another."""
     rows: list[list[str]] = []
     for one in states:
         check = one.check if one.check != "failed" else f"failed (exit code {one.check_exit})"
@@ -375,7 +382,14 @@ def _print(states: Sequence[FutureChanged]) -> None:
         "time",
         "line",
     ]
-    print_table(head, rows, right=(6, 7, 8, 9, 10))
+    columns = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or columns >= _TABLE_COLUMNS:
+        print_table(head, rows, right=(6, 7, 8, 9, 10))
+        return
+    for number, name, state, *more in rows:
+        say(f"{number} {cut(one_line(name), columns - 2)}")
+        facts = [state, *(f"{of} {text}" for of, text in zip(head[3:], more, strict=True))]
+        print(textwrap.fill(", ".join(facts), columns, initial_indent="  ", subsequent_indent="  "))
 
 
 def _facts(state: FutureChanged) -> dict[str, object]:

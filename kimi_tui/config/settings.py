@@ -425,6 +425,20 @@ class SandboxConfig(NamedTuple):
     )
 
 
+@table
+class FuturesConfig(NamedTuple):
+    """The files of futures."""
+
+    copy: tuple[str, ...] = setting(
+        (),
+        TEXTS,
+        "Ignored folders, relative to the work folder, of which each future gets a copy, such as .venv. "
+        "A future sees any other ignored folder as it is now, and copies only what it changes there.",
+        title="Folders copied for futures",
+        group=PERMISSIONS,
+    )
+
+
 SEARCH_PROVIDERS = ("searxng", "brave", "tavily", "exa", "kimi")
 """The services that `SearchWeb` can ask."""
 
@@ -677,6 +691,7 @@ class Config(NamedTuple):
     dmail: DMailConfig = DMailConfig()
     agents: AgentsConfig = AgentsConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    futures: FuturesConfig = FuturesConfig()
     web: WebConfig = WebConfig()
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()

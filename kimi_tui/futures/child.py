@@ -68,6 +68,7 @@ class Order(NamedTuple):
         network: whether the check may use the network.
         variables: environment variables for the commands of the agent and the check.
         known: what the program has asked the server: window, capabilities, dialect and URL; empty to ask again.
+        images: the images of the message, which are stored in its session, each as an `ImageBlock`.
     """
 
     session: str
@@ -82,6 +83,7 @@ class Order(NamedTuple):
     network: bool = False
     variables: Mapping[str, str] = {}
     known: Mapping[str, Any] = {}
+    images: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(slots=True)
@@ -234,8 +236,12 @@ class _Child:
         from kimi_tui.session.session import Session
         from kimi_tui.soul.kimisoul import TURN_ERRORS
         from kimi_tui.soul.opening import GivenSession, open_session
+        from kimi_tui.tool_cards import ImageBlock
+        from kimi_tui.tools.process import ALSO_PASSED
 
-        os.environ.update(self._order.variables)
+        variables = self._order.variables
+        os.environ.update(variables)
+        os.environ[ALSO_PASSED] = " ".join(variables)
         launch = self._launch()
         self._prices = launch.config.prices
         harden()
@@ -259,8 +265,9 @@ class _Child:
         try:
             self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
             if not (self._is_stopped or self._limit):
+                images = [await soul.image(ImageBlock(**one)) for one in self._order.images]
                 with contextlib.suppress(*TURN_ERRORS):
-                    await soul.run(self._order.message)
+                    await soul.run(self._order.message, [one for one in images if one is not None])
             await self._settle(soul)
             with contextlib.suppress(TimeoutError):
                 # The end of a turn is on the wire when `run` returns, and is heard a moment later.

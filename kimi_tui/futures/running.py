@@ -13,11 +13,12 @@ import json
 import logging
 import math
 import os
+import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -28,6 +29,7 @@ from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.display_names import counted
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
+from kimi_tui.futures import PREFIX
 from kimi_tui.futures.child import Order
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
@@ -35,11 +37,12 @@ from kimi_tui.futures.process import FutureProcess, StartServer
 from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
 from kimi_tui.futures.values import LONGEST_CHECK_S, Estimate, FuturesPlan, NoFutures
 from kimi_tui.futures.world_line import (
-    PREFIX,
     FutureNote,
     adopt,
     has_step,
     n_checkpoints,
+    next_line,
+    of_future,
     stored_states,
     write_note,
 )
@@ -62,6 +65,7 @@ from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
 from kimi_tui.workspace.diff import Changes, FileDifference
 from kimi_tui.workspace.manifest import Manifest
 from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.tracker import LOG_NAME
 
 if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode
@@ -91,9 +95,11 @@ class _Future:
         state: its state.
         planned: what it is to do.
         wire: its own events; `records` are those so far.
-        fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session.
+        fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session, and the lines
+            that it leaves itself have numbers from `first_line`.
         since: the snapshot of the files with which it began.
         end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
+        port: the TCP port that its commands are told to listen on.
     """
 
     state: FutureChanged
@@ -105,8 +111,10 @@ class _Future:
     process: FutureProcess | None = None
     fork: Session | None = None
     n_before: int = 0
+    first_line: int = 0
     since: str = ""
     end: str = ""
+    port: int = 0
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
@@ -382,7 +390,8 @@ class Futures:
         if ground.tier == "overlay":
             forks = [one.fork.dir for one in futures if one.fork is not None]
             await asyncio.to_thread(_stamped, forks, base.folder, past.files(FileState(found)))
-        for future in futures:
+        for future, port in zip(futures, free_ports(len(futures)), strict=True):
+            future.port = port
             self._change(future, tier=ground.tier)
         run_place = place
         if ground.tier == "elsewhere":
@@ -443,8 +452,16 @@ class Futures:
         )
         future.fork, future.since = fork, since
         future.n_before = await asyncio.to_thread(n_checkpoints, fork.dir)
-        note = FutureNote(self._session.id, since, future.n_before, future.state)
-        await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+        future.first_line = await asyncio.to_thread(next_line, fork.dir)
+        await self._note(future)
+
+    async def _note(self, future: _Future) -> None:
+        """Write the note of a future beside its session."""
+        assert future.fork is not None
+        note = FutureNote(
+            self._session.id, future.since, future.n_before, future.first_line, future.state
+        )
+        await asyncio.to_thread(write_note, self._session.storage, future.fork.dir, note)
 
     async def _run_process(self, future: _Future, view: PastView, server: StartServer) -> str:
         assert future.fork is not None
@@ -468,7 +485,8 @@ class Futures:
             check=plan.check,
             check_s=LONGEST_CHECK_S,
             network=plan.network,
-            variables=view.variables,
+            variables={"PORT": str(future.port), **view.variables},
+            images=[asdict(one) for one in planned.images],
             known=self._planner.known(planned.choice),
         )
         process = FutureProcess(
@@ -623,14 +641,14 @@ class Futures:
                 await asyncio.to_thread(remove_tree, fork.dir)
                 return
             # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
-            note = FutureNote(self._session.id, future.since, future.n_before, future.state)
-            await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+            await self._note(future)
             adopting = partial(
                 adopt, self._session, self._soul.folder, fork.dir, future.state, future.since
             )
             state, added = await self._soul.when_idle(adopting)
             self._since[state.key] = future.since
-            self._soul.wire.publish(added)
+            for one in added:
+                self._soul.wire.publish(one)
             self._publish(future, state)
         except SoulBusy:
             log.info("the session was closed before a future became its world line")
@@ -802,7 +820,12 @@ class Futures:
             StorageTrouble: a world line could not be deleted.
         """
         chosen = [self._known[key] for key in keys if key in self._known]
-        lines = [one.world_line for one in chosen if one.is_over and one.world_line]
+        lines = [
+            n
+            for one in chosen
+            if one.is_over and one.world_line
+            for n in await asyncio.to_thread(of_future, self._session, one.key)
+        ]
 
         async def pruned() -> int:
             return await asyncio.to_thread(prune, self._session, lines)
@@ -888,15 +911,27 @@ def _moved(fork: Session, before: Path, now: Path) -> None:
     """Give a fork another work folder: that of a copy."""
     state = replace(read_state(fork.dir), work_dir=str(now), moved_from=str(before))
     write_state(fork.storage, fork.dir, state)
-    SnapshotLog(fork.dir / FILES_NAME / "snapshots.jsonl").begin(os.path.realpath(now), moved=True)
+    SnapshotLog(fork.dir / FILES_NAME / LOG_NAME).begin(os.path.realpath(now), moved=True)
 
 
 def _stamped(forks: Sequence[Path], base: Path, files: Manifest) -> None:
     """Tell forks which files the frozen folder has; without that their first scans read all of them."""
     with contextlib.suppress(OSError):
         for fork in forks:
-            log_of_fork = SnapshotLog(fork / FILES_NAME / "snapshots.jsonl")
+            log_of_fork = SnapshotLog(fork / FILES_NAME / LOG_NAME)
             hand_over_stamps(log_of_fork, base, files)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return as many TCP ports of this machine that nothing uses now; 0 where there is none."""
+    found: list[int] = []
+    with ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", 0))
+            found.append(one.getsockname()[1])
+    return found
 
 
 def _removed(folder: Path) -> None:

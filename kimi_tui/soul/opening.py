@@ -8,7 +8,6 @@ last page of a stored session needs, so that a screen draws this before the agen
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -27,6 +26,7 @@ from kimi_tui.config.model_choice import ModelChoice, NeedsChoice, Overrides, ch
 from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.futures import are_left
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
@@ -287,7 +287,7 @@ async def open_session(
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
-    if given is None and is_old and await asyncio.to_thread(_has_futures, session):
+    if given is None and is_old and await asyncio.to_thread(are_left, session.dir.parent):
         await asyncio.to_thread(import_module, "kimi_tui.futures.leftovers")
         from kimi_tui.futures.leftovers import take_up
 
@@ -341,13 +341,6 @@ async def _external_engine(
     host = AgentHost(name, arguments, launch.config.external_agents, session, model)
     await asyncio.to_thread(host.places.read)
     return maker(host), model
-
-
-def _has_futures(session: Session) -> bool:
-    """Return whether a killed program may have left futures in the folder of the session's neighbours."""
-    with contextlib.suppress(OSError):
-        return any(name.startswith(".future-") for name in os.listdir(session.dir.parent))
-    return False
 
 
 def _has_servers(work_dir: Path) -> bool:

@@ -75,13 +75,19 @@ def with_tilde(path: Path, home: str) -> str:
     return str(path)
 
 
+STANDS_FOR = "KIMI_TUI_STANDS_FOR"
+"""The environment variable with the path of the folder for which the work folder stands, where that is a copy: what the model reads
+names files by their paths in that folder.
+"""
+
+
 def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPath:
     """Resolve a path. It blocks, so call it in a thread.
 
     Args:
         path: the path as the model wrote it: relative to the work folder, absolute, or with `~/`.
         work_dir: the session's folder.
-        environ: the environment variables, for the home folder.
+        environ: the environment variables, for the home folder, and for a folder for which the work folder stands.
 
     Raises:
         ToolProblem: the text is no valid path, or it leads to devices or the kernel's own files.
@@ -91,6 +97,9 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     written = path
     if home and (path == "~" or path.startswith("~/")):
         written = home + path[1:]
+    meant = environ.get(STANDS_FOR, "")
+    if meant and f"{written}/".startswith(f"{meant}/"):
+        written = f"{work_dir}{written[len(meant) :]}"
     written = _as_on_disk(os.path.join(work_dir, written))
     root = Path(os.path.realpath(work_dir))
     lexical = os.path.normpath(work_dir / written)
