@@ -457,9 +457,7 @@ class EditorSession:
             offered.insert(len(offered) if is_no else -1, option)
         found = await self._client.request_permission(
             session_id=self.id,
-            tool_call=schema.ToolCallUpdate(
-                tool_call_id=call, content=list(contents(request, self._work_dir))
-            ),
+            tool_call=self._updates.asked(call, contents(request, self._work_dir)),
             options=offered,
         )
         if not isinstance(found.outcome, schema.AllowedOutcome):

@@ -79,6 +79,7 @@ async def test_a_question_has_the_words_and_answers_of_the_app(desk: Desk) -> No
     question, answers = editor.asked[0]
     words = question.content[0].content.text
     assert words.startswith("Run this command?\n\n    touch made\n\n")
+    assert (question.title, question.kind) == ("touch made", "execute")
     assert answers[0], answers[-1] == ("once", "no")
 
 
