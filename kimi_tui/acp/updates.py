@@ -115,12 +115,20 @@ class Updates:
         call = self._calls.get(key)
         return call is not None and call.is_told
 
-    def asked(self, key: str, content: Sequence[Content]) -> schema.ToolCallUpdate:
-        """Return a call as a question about it names it, with what will run or be written."""
+    def asked(self, key: str, content: Sequence[Content], title: str = "") -> schema.ToolCallUpdate:
+        """Return a call as a question about it names it, with what will run or be written.
+
+        Args:
+            key: the key of the call.
+            content: what the person decides about.
+            title: the question itself, where it is about no call of a tool; some editors show nothing else of it.
+        """
         call = self._calls.get(key)
-        if call is None:
-            return schema.ToolCallUpdate(tool_call_id=key, content=list(content))
-        # Its arguments are whole by now, and editors show the title over the question.
+        if call is None or title:
+            return schema.ToolCallUpdate(
+                tool_call_id=key, title=title[:_TITLE_CHARS] or None, content=list(content)
+            )
+        # Its arguments are whole by now.
         return schema.ToolCallUpdate(
             tool_call_id=key,
             title=self._title(call),
