@@ -128,8 +128,7 @@ class EditorAgent(acp.Agent):
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Open a stored session, and tell its conversation again before answering."""
-        await self.close_session(session_id)
-        session = await self._open(cwd, additional_directories, mcp_servers, session_id)
+        session = await self._opened_again(cwd, additional_directories, mcp_servers, session_id)
         await session.replay()
         answer = schema.LoadSessionResponse(modes=session.modes(), config_options=session.options())
         session.begin()
@@ -144,8 +143,7 @@ class EditorAgent(acp.Agent):
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Open a stored session of which the editor still has the conversation."""
-        await self.close_session(session_id)
-        session = await self._open(cwd, additional_directories, mcp_servers, session_id)
+        session = await self._opened_again(cwd, additional_directories, mcp_servers, session_id)
         answer = schema.ResumeSessionResponse(
             modes=session.modes(), config_options=session.options()
         )
@@ -212,6 +210,20 @@ class EditorAgent(acp.Agent):
         if session is not None:
             await session.aclose()
         return schema.CloseSessionResponse()
+
+    async def _opened_again(
+        self,
+        cwd: str,
+        added: Sequence[str] | None,
+        servers: Sequence[Server] | None,
+        session_id: str,
+    ) -> EditorSession:
+        """Return a stored session, opened anew; an open one without a message, which is not stored yet, as it is."""
+        known = self._sessions.get(session_id)
+        if known is not None and known.is_empty:
+            return known
+        await self.close_session(session_id)
+        return await self._open(cwd, added, servers, session_id)
 
     async def _open(
         self,

@@ -23,7 +23,7 @@ class ChosenAnswer(NamedTuple):
 
 
 def options(request: ApprovalRequest) -> list[schema.PermissionOption]:
-    """Return the answers to offer, in the order and the words of the app."""
+    """Return the answers to offer, in the words of the app."""
     offered = [
         _option(f"{_OPTION}{number}", visible(words), "allow_once")
         for number, words in enumerate(request.options)
@@ -43,10 +43,11 @@ def options(request: ApprovalRequest) -> list[schema.PermissionOption]:
         case _:
             pass
     found = [_option("once", "Yes, once", "allow_once")]
-    if request.session_offer:
-        found.append(_option("session", visible(request.session_offer), "allow_always"))
+    # Some editors offer one answer of each kind, the last one: that must be the one that allows less.
     if request.project_offer:
         found.append(_option("project", visible(request.project_offer), "allow_always"))
+    if request.session_offer:
+        found.append(_option("session", visible(request.session_offer), "allow_always"))
     no = "No, and stop the turn" if request.stops else "No"
     return [*found, _option("no", no, "reject_once")]
 

@@ -99,6 +99,11 @@ class EditorSession:
         """The id of the session."""
         return self.soul.session.id
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said in it and nothing runs."""
+        return not (self.soul.running or self.soul.session.context.n_checkpoints)
+
     # -- beginning ---------------------------------------------------------------------------------
 
     async def replay(self) -> None:
@@ -458,8 +463,10 @@ class EditorSession:
             offered.insert(len(offered) if is_no else -1, option)
         found = await self._client.request_permission(
             session_id=self.id,
-            tool_call=schema.ToolCallUpdate(
-                tool_call_id=call, content=list(contents(request, self._work_dir))
+            tool_call=self._updates.asked(
+                call,
+                contents(request, self._work_dir),
+                "" if request.kind == "tool" and request.key else one_line(request.question),
             ),
             options=offered,
         )
@@ -480,7 +487,9 @@ class EditorSession:
             self._client.request_permission(
                 session_id=self.id,
                 tool_call=schema.ToolCallUpdate(
-                    tool_call_id=call, content=[helpers.tool_content(helpers.text_block(text))]
+                    tool_call_id=call,
+                    title=title,
+                    content=[helpers.tool_content(helpers.text_block(text))],
                 ),
                 options=[
                     *(

@@ -42,8 +42,12 @@ def take(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str] = os.
             case "hook":
                 add_hook(config_file(), setting.content["entry"])
                 return f"The hook was added to {short(config_file())}. /hooks lists it from the next session on."
-            case "skill" | "agent":
+            case "skill":
                 return _take_skill(setting, environ)
+            case "agent":
+                path = config_dir(environ) / "agents" / f"{setting.content['name']}.md"
+                _write_new(path, setting.content["text"])
+                return f"{setting.content['name']} is a kind of sub-agent from the next session on ({short(path)})."
             case "command":
                 path = config_dir(environ) / "commands" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
@@ -73,7 +77,7 @@ def _take_server(setting: FoundSetting, work_dir: Path, environ: Mapping[str, st
 
 
 def _take_skill(setting: FoundSetting, environ: Mapping[str, str]) -> str:
-    name, text = setting.content["name"], setting.content["text"]
+    name = setting.content["name"]
     target = config_dir(environ) / "skills" / name
     if os.path.lexists(target):
         raise NotTaken(f"{short(target)} already exists.")
@@ -81,11 +85,7 @@ def _take_skill(setting: FoundSetting, environ: Mapping[str, str]) -> str:
     temporary = target.with_name(f".{name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        if source := setting.content.get("folder"):
-            _copy(Path(source), temporary)
-        else:
-            temporary.mkdir()
-            _write_new(temporary / "SKILL.md", text)
+        _copy(Path(setting.content["folder"]), temporary)
         temporary.rename(target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

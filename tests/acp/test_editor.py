@@ -79,6 +79,7 @@ async def test_a_question_has_the_words_and_answers_of_the_app(desk: Desk) -> No
     question, answers = editor.asked[0]
     words = question.content[0].content.text
     assert words.startswith("Run this command?\n\n    touch made\n\n")
+    assert (question.title, question.kind) == ("touch made", "execute")
     assert answers[0], answers[-1] == ("once", "no")
 
 
@@ -195,7 +196,15 @@ async def test_time_travel_says_first_what_it_takes(desk: Desk) -> None:
         await ask(agent, session, "/redo")
         assert not made.exists()
         editor.updates.clear()
-        for wrong in ("/rewind", "/rewind 9", "/switch 7", "/rewind -1", "/compact"):
+        desk.server.script(say("Later."))
+        await ask(agent, session, "go on")
+        editor.choose = lambda _: "no"
+        await ask(agent, session, "/undo")
+        assert editor.asked[-1][0].title == "Undo the rewind to #0"
+        assert editor.text.endswith("Nothing changed.")
+        await ask(agent, session, "/rewind 0 keep")
+        assert editor.asked[-1][1] == ["keep", "no"]
+        for wrong in ("/rewind", "/rewind 9", "/switch 7", "/rewind -1", "/rewind 0 x", "/compact"):
             await ask(agent, session, wrong)
     assert "Which checkpoint?" in editor.text
     assert "Traceback" not in editor.text
@@ -224,6 +233,18 @@ async def test_what_was_rewound_is_not_shown_when_a_session_is_loaded(desk: Desk
         desk.server.script(say("third answer"))
         await ask(agent, session, "third")
     assert "second" not in json.dumps(desk.server.requests[-1].messages)
+
+
+async def test_a_session_without_a_message_is_loaded_and_resumed_while_it_is_open(
+    desk: Desk,
+) -> None:
+    desk.server.script(say("Here."))
+    async with desk.editor("all") as (editor, agent):
+        session = await new(agent, desk)
+        await agent.load_session(session_id=session, cwd=str(desk.work), mcp_servers=[])
+        await agent.resume_session(session_id=session, cwd=str(desk.work))
+        assert await ask(agent, session, "hello") == "end_turn"
+        assert editor.text == "Here."
 
 
 async def test_mode_model_and_thinking_are_options(desk: Desk) -> None:
