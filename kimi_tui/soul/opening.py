@@ -8,6 +8,7 @@ last page of a stored session needs, so that a screen draws this before the agen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
