@@ -13,8 +13,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
 from kimi_tui.config.settings import DMailConfig
-from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.provider import ChatProvider, Usage
@@ -45,10 +43,11 @@ from kimi_tui.soul.errors import (
     SoulBusy,
     SoulError,
 )
-from kimi_tui.soul.kimisoul import AGENTS_NAME, KimiSoul
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.stored_agents import AGENTS_NAME, STATE_NAME, states_in, stored_agents
 from kimi_tui.soul.system_prompt import agent_prompt
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
@@ -56,7 +55,7 @@ from kimi_tui.tools.agent_kind import NEVER, AgentKind, AgentTask
 from kimi_tui.tools.outcome import ToolOutcome, failure
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.codec import decode_event, encode_event
+from kimi_tui.wire.codec import encode_event
 from kimi_tui.wire.events import AgentChanged, Event, EventRecord
 from kimi_tui.wire.queue import Subscription
 
@@ -65,10 +64,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_STATE_NAME = "agent.json"
-_MAX_STATE_BYTES = 1 << 20
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
-_MOST_AGENTS = 10_000
 _LAST_WORDS_CHARS = 200
 _MOST_FILES = 1_000
 _KILLED = "The program ended before it did."
@@ -712,48 +707,23 @@ def _encoded(agent: _Agent) -> bytes:
 
 def _write(storage: Storage, folder: Path, data: bytes) -> None:
     storage.make_folder(folder)
-    storage.replace_file(folder / _STATE_NAME, data)
+    storage.replace_file(folder / STATE_NAME, data)
 
 
 def _stored_agents(folder: Path) -> list[_Agent]:
     """Return the stored sub-agents of a session, oldest first; what cannot be read is passed over."""
-    try:
-        names = [
-            entry.name
-            for entry in os.scandir(folder)
-            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
-        ]
-    except OSError:
-        return []
     found: list[_Agent] = []
-    for name in names[:_MOST_AGENTS]:
-        try:
-            data = read_regular(folder / name / _STATE_NAME, _MAX_STATE_BYTES)
-            record: object = json.loads(data)
-        except (OSError, ValueError, RecursionError):
-            continue
-        table = lenient_json.mapping(record)
-        state = decode_event("AgentChanged", lenient_json.mapping(table.get("agent")))
-        if not isinstance(state, AgentChanged) or state.name != name:
-            continue
+    for name, table, state in stored_agents(folder):
         kind = _kind_of(lenient_json.mapping(table.get("kind")))
         text = table.get("task")
         if kind is None or not isinstance(text, str):
             continue
         agent = _Agent(state, kind, clean_source(text), folder / name)
         agent.versions, agent.later = (
-            _states(table.get(which), name) for which in ("versions", "later")
+            states_in(table.get(which), name) for which in ("versions", "later")
         )
         found.append(agent)
     return sorted(found, key=lambda one: (one.state.number, one.state.name))
-
-
-def _states(records: object, name: str) -> list[AgentChanged]:
-    found = (
-        decode_event("AgentChanged", lenient_json.mapping(one))
-        for one in lenient_json.listing(records)
-    )
-    return [one for one in found if isinstance(one, AgentChanged) and one.name == name]
 
 
 def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:
