@@ -80,7 +80,8 @@ def contents(request: ApprovalRequest, work_dir: str) -> list[Content]:
         if isinstance(block, DiffBlock)
         for piece in diff_contents(block, work_dir)
     ]
-    words = [visible(request.question)]
+    who = f"{visible(request.agent)}: " if request.agent else ""
+    words = [f"{who}{visible(request.question)}"]
     if request.detail and not found:
         detail = visible(request.detail)
         is_prose = request.kind in ("plan", "dmail", "question")

@@ -420,7 +420,8 @@ class EditorSession:
         shown = contents(request, self._work_dir)
         try:
             if not self._updates.knows(call):
-                title = one_line(request.question)[:200]
+                who = f"{request.agent}: " if request.agent else ""
+                title = one_line(f"{who}{request.question}")[:200]
                 await self._send(helpers.start_tool_call(call, title, status="pending"))
             found = await self._client.request_permission(
                 session_id=self.id,

@@ -511,6 +511,9 @@ class Futures:
             future.checked = lenient_json.mapping(line["checked"])
 
     def _take(self, future: _Future, record: EventRecord) -> None:
+        if record.source:
+            # What a sub-agent of the future does stays in its own record.
+            return
         event = record.event
         records = future.records
         last = records[-1] if records else None

@@ -548,10 +548,20 @@ class KimiSoul:
         return self._alone
 
     async def back_into_call(
-        self, key: str, files_of: Checkpoint | None, chosen: Collection[str] | None
+        self,
+        key: str,
+        files_of: Checkpoint | None,
+        chosen: Collection[str] | None,
+        shown: Callable[[str], tuple[str, float]],
     ) -> tuple[RewindOutcome, str]:
         """Go back to where a call had no result; see `Operations.back_into_call`. Call it within `alone`."""
-        return await self._operations.back_into_call(key, files_of, chosen)
+        return await self._operations.back_into_call(key, files_of, chosen, shown)
+
+    async def bring_files(
+        self, files_of: Checkpoint, chosen: Collection[str] | None
+    ) -> RewindOutcome:
+        """Bring back the files of a checkpoint of any agent of the session. Call it within `alone`."""
+        return await self._operations.bring_files(files_of, chosen)
 
     def use_agents(self) -> AgentsPart:
         """Return the sub-agents of the session. Their module is imported with the first call."""

@@ -7,7 +7,7 @@ the files are restored, and the events are published. The methods of `KimiSoul` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -42,13 +42,14 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.tool_cards import ImageBlock
+from kimi_tui.tool_cards import BriefBlock, ImageBlock
 from kimi_tui.wire.events import (
     NOTHING_LEFT,
     LeftBehind,
     LineChanged,
     Operation,
     ToolCall,
+    ToolResult,
     ToolStarted,
     toll_words,
 )
@@ -188,8 +189,26 @@ class Operations:
         outcomes = await conversation.files.carry_out(prepared, "")
         return self._outcome(reverted, change, prompt, outcomes, images)
 
+    async def bring_files(
+        self, point: Checkpoint, chosen: Collection[str] | None = None
+    ) -> RewindOutcome:
+        """Bring back the files of a checkpoint of any agent of the session, and keep all conversations.
+
+        Raises:
+            FilesUnknown: they cannot be brought back; nothing changed.
+            OSError: the disk refused.
+        """
+        plan = await self.conversation.files.plan(point)
+        if plan.reason:
+            raise FilesUnknown(plan.reason)
+        return await self._files_at(point, await self.conversation.files.prepare(plan, chosen))
+
     async def back_into_call(
-        self, key: str, point_of_files: Checkpoint | None, chosen: Collection[str] | None = None
+        self,
+        key: str,
+        point_of_files: Checkpoint | None,
+        chosen: Collection[str] | None = None,
+        shown: Callable[[str], tuple[str, float]] = lambda _: ("", 0.0),
     ) -> tuple[RewindOutcome, str]:
         """Go back to where a call at a step of the live world line had no result yet, which makes a new step with the same answer.
 
@@ -199,6 +218,7 @@ class Operations:
             key: the key of the call.
             point_of_files: the checkpoint, of any agent of the session, whose files to bring back; None for none.
             chosen: the paths to bring back; None for all that are no conflicts.
+            shown: returns what the card of a call shows beside its result, and the seconds that it took.
 
         Returns:
             the outcome, and the new key of the call.
@@ -249,6 +269,10 @@ class Operations:
             if isinstance(event, ToolCall):
                 card = conversation.all_tools.card(event.name)
                 conversation.publish(replace(event, card=card))
+            elif isinstance(event, ToolResult):
+                words, seconds = shown(f"{uid}:{event.key.rpartition(':')[2]}")
+                display = (*event.display, BriefBlock(words)) if words else event.display
+                conversation.publish(replace(event, display=display, duration_s=seconds))
             elif not isinstance(event, ToolStarted):
                 conversation.publish(event)
         outcomes = await conversation.files.carry_out(prepared, "")
@@ -415,7 +439,10 @@ class Operations:
 
     async def _files_only(self, target: Target, prepared: PreparedRestore | None) -> RewindOutcome:
         """Restore the files and keep the conversation."""
-        conversation, point = self.conversation, await self._point(target)
+        return await self._files_at(await self._point(target), prepared)
+
+    async def _files_at(self, point: Checkpoint, prepared: PreparedRestore | None) -> RewindOutcome:
+        conversation = self.conversation
         if prepared is not None:
             async with conversation.files.journaled(prepared, "files") as entry:
                 await conversation.files.record(entry, point.uid, point.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kimi_tui.session.session import Session
@@ -82,10 +82,12 @@ class Travel:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone.run(self._then(self._operations.rewind(target, files, chosen)))
+        return await self._alone.run(
+            self._then(partial(self._operations.rewind, target, files, chosen))
+        )
 
-    async def _then(self, work: Awaitable[T]) -> T:
-        done = await work
+    async def _then(self, work: Callable[[], Awaitable[T]]) -> T:
+        done = await work()
         if self.after is not None:
             await self.after()
         return done
@@ -120,11 +122,11 @@ class Travel:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone.run(self._then(self._operations.undo(line_name)))
+        return await self._alone.run(self._then(partial(self._operations.undo, line_name)))
 
     async def redo(self) -> str:
         """Do again the operation that was undone last; return a sentence for the user. Raises what `undo` raises."""
-        return await self._alone.run(self._then(self._operations.redo()))
+        return await self._alone.run(self._then(self._operations.redo))
 
     async def fork(
         self,

@@ -163,6 +163,9 @@ class Recorder:
             self._file.append(*part)
 
     def _take(self, record: EventRecord) -> None:
+        if record.source:
+            # A sub-agent has a record of its own.
+            return
         event = record.event
         match event:
             case (

@@ -68,12 +68,10 @@ def stored_agents(folder: Path) -> Iterator[StoredAgent]:
             yield StoredAgent(name, table, state)
 
 
-def states_in(records: object, name: str) -> list[AgentChanged]:
-    """Return the states of a sub-agent in a list of a file."""
-    found = (
-        decode_event("AgentChanged", lenient_json.mapping(one))
-        for one in lenient_json.listing(records)
-    )
+def _states_in(records: object, name: str) -> list[AgentChanged]:
+    """Return the states of a sub-agent on lines that were left."""
+    tables = map(lenient_json.mapping, lenient_json.listing(records))
+    found = (decode_event("AgentChanged", lenient_json.mapping(one.get("agent"))) for one in tables)
     return [one for one in found if isinstance(one, AgentChanged) and one.name == name]
 
 
@@ -85,8 +83,8 @@ def agent_states(session: Session) -> list[AgentChanged]:
     found = list(stored_agents(session.dir / AGENTS_NAME))
     states: list[AgentChanged] = []
     for one in sorted(found, key=lambda each: (each.state.number, each.name)):
-        states += [*states_in(one.table.get("versions"), one.name)]
-        states += [*states_in(one.table.get("later"), one.name), one.state]
+        states += [*_states_in(one.table.get("versions"), one.name)]
+        states += [*_states_in(one.table.get("later"), one.name), one.state]
     return states
 
 

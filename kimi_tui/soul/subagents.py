@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -31,13 +32,13 @@ from kimi_tui.llm.provider import ChatProvider, Usage
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import Checkpoint, SystemPrompt
 from kimi_tui.session.session import Session
 from kimi_tui.soul.agents_part import AgentsPart
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import (
     BudgetSpent,
-    FilesUnknown,
     MaxStepsReached,
     RunCancelled,
     SoulBusy,
@@ -47,7 +48,7 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.soul.stored_agents import AGENTS_NAME, STATE_NAME, states_in, stored_agents
+from kimi_tui.soul.stored_agents import AGENTS_NAME, STATE_NAME, stored_agents
 from kimi_tui.soul.system_prompt import agent_prompt
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
@@ -55,7 +56,7 @@ from kimi_tui.tools.agent_kind import NEVER, AgentKind, AgentTask
 from kimi_tui.tools.outcome import ToolOutcome, failure
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.codec import encode_event
+from kimi_tui.wire.codec import decode_event, encode_event
 from kimi_tui.wire.events import AgentChanged, Event, EventRecord
 from kimi_tui.wire.queue import Subscription
 
@@ -68,6 +69,17 @@ _LAST_WORDS_CHARS = 200
 _MOST_FILES = 1_000
 _KILLED = "The program ended before it did."
 _BY_USER = "You stopped it."
+_REFUSED = "You refused what it asked for."
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """The state of a sub-agent on a world line of the session that was left; `moved` says that its own conversation is another one
+    since then.
+    """
+
+    state: AgentChanged
+    moved: bool = True
 
 
 @dataclass(slots=True)
@@ -101,8 +113,8 @@ class _Agent:
     said: list[str] = field(default_factory=list[str])
     n_listeners: int = 0
     files: set[str] = field(default_factory=set[str])
-    versions: list[AgentChanged] = field(default_factory=list[AgentChanged])
-    later: list[AgentChanged] = field(default_factory=list[AgentChanged])
+    versions: list[_Version] = field(default_factory=list[_Version])
+    later: list[_Version] = field(default_factory=list[_Version])
     totals: tuple[int, int, int] = (0, 0, 0)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -134,7 +146,8 @@ class Subagents(AgentsPart):
         self._agents: dict[str, _Agent] = {}
         self._places: asyncio.Semaphore | None = None
         self._numbers: set[str] = set()
-        self._is_closed = False
+        self._stopped_steps: set[str] = set()
+        """The checkpoints of the steps whose sub-agents the user stopped: no more of them begin."""
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -158,17 +171,14 @@ class Subagents(AgentsPart):
         pending = self._pending_keys()
         for one in found:
             self._numbers.add(one.state.name)
-            if one.state.is_over or one.state.state == "paused":
-                if one.state.state == "paused" and one.state.key not in pending:
-                    one.state = replace(one.state, state="stopped")
-            else:
+            if one.state.is_running:
                 can_go_on = one.state.key in pending
                 one.state = replace(
                     one.state,
                     state="paused" if can_go_on else "stopped",
                     why=_KILLED,
                     doing="",
-                    ended_at=0.0 if can_go_on else one.state.ended_at or time.time(),
+                    ended_at=one.state.ended_at or await asyncio.to_thread(_written_at, one.folder),
                 )
             self._agents[one.state.name] = one
 
@@ -232,6 +242,7 @@ class Subagents(AgentsPart):
 
     async def stop_all(self) -> None:
         """See `AgentsPart.stop_all`."""
+        self._stopped_steps.update(one.uid for one in self.states if one.is_running)
         await asyncio.gather(*(self.stop(one.name) for one in self.states if one.is_running))
 
     # -- time travel -----------------------------------------------------------------------------
@@ -261,7 +272,7 @@ class Subagents(AgentsPart):
         async with self._held(agent) as soul:
             point = soul.session.context.index.checkpoint(target.id)
             if files == "only":
-                raise FilesUnknown("Files alone cannot go back to a step of a sub-agent.")
+                return await self._main.alone.run(self._main.bring_files(point, chosen))
             back = self._back(agent, soul, target, None if files == "keep" else point, chosen)
             return await self._main.alone.run(back)
 
@@ -276,21 +287,35 @@ class Subagents(AgentsPart):
         # Its own conversation is first: after a kill in between, all that it had said is on a world line of its own.
         await soul.travel.rewind(target)
         try:
-            outcome, key = await self._main.back_into_call(agent.state.key, point, chosen)
+            outcome, key = await self._main.back_into_call(
+                agent.state.key, point, chosen, self._shown_of
+            )
         except BaseException:
             await soul.travel.undo()
             raise
-        agent.versions.append(agent.state)
-        await self._change_stored(
-            agent,
-            state="paused",
-            why="",
-            key=key,
-            uid=key.rpartition(":")[0],
-            doing="",
-            ended_at=0.0,
-        )
+        uid, number = key.rpartition(":")[0], int(key.rpartition(":")[2])
+        before = agent.state.uid
+        agent.versions.append(_Version(agent.state))
+        agent.later.clear()
+        await self._change_stored(agent, state="paused", why="", key=key, uid=uid, doing="")
+        for other in self._agents.values():
+            place = other.state.key.rpartition(":")[2]
+            if other.state.uid != before or not place.isdecimal():
+                continue
+            if int(place) > number and point is not None and not other.state.reads_only:
+                # What it wrote is gone, so its call is made again.
+                continue
+            other.versions.append(_Version(other.state, moved=False))
+            other.later.clear()
+            await self._change_stored(other, key=f"{uid}:{place}", uid=uid)
         return outcome
+
+    def _shown_of(self, key: str) -> tuple[str, float]:
+        """Return what the card of a call shows of its sub-agent, and how many seconds that worked; nothing for another call."""
+        for agent in self._agents.values():
+            if agent.state.key == key:
+                return _brief(agent.state), max(0.0, agent.state.ended_at - agent.state.began_at)
+        return "", 0.0
 
     async def follow_line(self) -> None:
         """See `AgentsPart.follow_line`."""
@@ -298,20 +323,26 @@ class Subagents(AgentsPart):
         for agent in self._agents.values():
             if agent.state.uid in uids or agent.work is not None:
                 continue
-            if agent.versions and agent.versions[-1].uid in uids:
-                left, agent.state = agent.state, agent.versions.pop()
-                agent.later.append(left)
-                await self._moved(agent, "undo")
-            elif agent.later and agent.later[-1].uid in uids:
-                left, agent.state = agent.state, agent.later.pop()
-                agent.versions.append(left)
-                await self._moved(agent, "redo")
+            if agent.versions and agent.versions[-1].state.uid in uids:
+                await self._moved(agent, "undo", agent.versions, agent.later)
+            elif agent.later and agent.later[-1].state.uid in uids:
+                await self._moved(agent, "redo", agent.later, agent.versions)
 
-    async def _moved(self, agent: _Agent, way: Literal["undo", "redo"]) -> None:
-        """Undo or redo the newest operation in the conversation of a sub-agent, and publish its state."""
+    async def _moved(
+        self,
+        agent: _Agent,
+        way: Literal["undo", "redo"],
+        states: list[_Version],
+        others: list[_Version],
+    ) -> None:
+        """Bring back the newest of these states, with the conversation that the sub-agent had then, and publish it."""
+        there = states.pop()
+        others.append(_Version(agent.state, there.moved))
+        agent.state = there.state
         try:
-            async with self._held(agent) as soul:
-                await (soul.travel.undo() if way == "undo" else soul.travel.redo())
+            if there.moved:
+                async with self._held(agent) as soul:
+                    await (soul.travel.undo() if way == "undo" else soul.travel.redo())
         except (SoulError, SessionError, OSError) as error:
             # The session is right all the same; only what is shown of the sub-agent has other steps.
             log.warning("a sub-agent's conversation could not follow", exc_info=error)
@@ -332,16 +363,18 @@ class Subagents(AgentsPart):
 
     async def run(self, task: AgentTask, key: str) -> ToolOutcome:
         """See `AgentsPart.run`."""
-        agent = next(
-            (
-                one
-                for one in self._agents.values()
-                if one.state.key == key and one.state.state == "paused"
-            ),
-            None,
-        )
+        agent = next((one for one in self._agents.values() if one.state.key == key), None)
         if agent is None:
+            if key.rpartition(":")[0] in self._stopped_steps:
+                return failure(
+                    "Not started: the user stopped the sub-agents of this step.",
+                    brief="not started",
+                )
             agent = await self._new(task, key)
+        elif agent.state.is_over:
+            # The program was killed between its end and the end of the step.
+            async with self._held(agent) as soul:
+                return _outcome(agent.state, _last_answer(soul.session.context.messages))
         agent.is_stopping = False
         agent.work = asyncio.create_task(self._run(agent), name=f"sub-agent {agent.state.name}")
         try:
@@ -349,12 +382,16 @@ class Subagents(AgentsPart):
         except asyncio.CancelledError:
             if agent.work.cancelled() and agent.is_stopping:
                 # It was stopped before it had begun.
-                await self._change_stored(agent, state="stopped", why=_BY_USER, doing="")
+                await self._change_stored(
+                    agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
+                )
                 return _stopped_before(agent)
             agent.work.cancel()
             await asyncio.wait([agent.work])
             if not agent.state.is_over:
-                await self._change_stored(agent, state="stopped", why=_BY_USER, doing="")
+                await self._change_stored(
+                    agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
+                )
             raise
         finally:
             agent.work = None
@@ -403,15 +440,23 @@ class Subagents(AgentsPart):
                 words = getattr(error, "message", "") or str(error)
                 await self._change_stored(agent, state="failed", why=words, ended_at=time.time())
                 return failure(f"The sub-agent could not be started. {words}", brief="failed")
+            now = agent.state
+            # A pause is no time of work.
+            worked = max(0.0, now.ended_at - now.began_at) if now.ended_at else 0.0
             await self._change_stored(
-                agent, state="working", why="", ended_at=0.0, model=soul.model_name
+                agent,
+                state="working",
+                why="",
+                began_at=time.time() - worked,
+                ended_at=0.0,
+                model=soul.model_name,
             )
             agent.is_working = True
             failed, why = "", ""
             try:
                 rejected = await self._turns(agent, soul)
                 if rejected:
-                    failed, why = "stopped", "You refused what it asked for."
+                    failed, why = "stopped", _REFUSED
             except RunCancelled:
                 if not agent.is_stopping:
                     raise asyncio.CancelledError from None
@@ -447,24 +492,7 @@ class Subagents(AgentsPart):
             ended_at=time.time(),
             last_words=one_line(text)[:_LAST_WORDS_CHARS],
         )
-        now = agent.state
-        facts = [f"{now.step:,} {'step' if now.step == 1 else 'steps'}"]
-        if now.files:
-            facts.append(f"{now.files:,} {'file' if now.files == 1 else 'files'} changed")
-        said = f"{now.name}, {', '.join(facts)}."
-        brief = f"{facts[0]}, {_short(now.tokens)} tokens"
-        if state == "done":
-            if not text:
-                said = f"{said} It ended without an answer."
-            return ToolOutcome(text, said, brief=brief)
-        if state == "stopped":
-            how = (
-                "The user refused what it asked for." if why != _BY_USER else "The user stopped it."
-            )
-            said = f"{said} {how} What it had said last, if anything, follows."
-            return ToolOutcome(text, said, brief=f"stopped, {brief}")
-        said = f"{said} It ended early: {why} What it had said last, if anything, follows."
-        return ToolOutcome(text, said, is_error=True, brief=f"ended early, {brief}")
+        return _outcome(agent.state, text)
 
     # -- its engine ------------------------------------------------------------------------------
 
@@ -582,7 +610,6 @@ class Subagents(AgentsPart):
 
     async def aclose(self) -> None:
         """See `AgentsPart.aclose`."""
-        self._is_closed = True
         for agent in [*self._agents.values()]:
             if agent.work is not None:
                 agent.work.cancel()
@@ -674,6 +701,31 @@ def _last_answer(messages: Sequence[Message]) -> str:
     return ""
 
 
+def _brief(state: AgentChanged) -> str:
+    """Return what the card of a call says of its sub-agent."""
+    steps = f"{state.step:,} {'step' if state.step == 1 else 'steps'}"
+    how = {"stopped": "stopped, ", "failed": "ended early, "}.get(state.state, "")
+    return f"{how}{steps}, {_short(state.tokens)} tokens"
+
+
+def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
+    """Return the result of the call of a sub-agent that has ended."""
+    facts = [f"{now.step:,} {'step' if now.step == 1 else 'steps'}"]
+    if now.files:
+        facts.append(f"{now.files:,} {'file' if now.files == 1 else 'files'} changed")
+    said, brief = f"{now.name}, {', '.join(facts)}.", _brief(now)
+    if now.state == "done":
+        if not text:
+            said = f"{said} It ended without an answer."
+        return ToolOutcome(text, said, brief=brief)
+    rest = "Its last words follow." if text else "It had said nothing yet."
+    if now.state == "stopped":
+        how = "The user refused what it asked for." if now.why == _REFUSED else "It was stopped."
+        how = "The user stopped it." if now.why == _BY_USER else how
+        return ToolOutcome(text, f"{said} {how} {rest}", brief=brief)
+    return ToolOutcome(text, f"{said} It ended early: {now.why} {rest}", is_error=True, brief=brief)
+
+
 def _stopped_before(agent: _Agent) -> ToolOutcome:
     return failure(
         f"{agent.state.name} was stopped by the user before it had begun.", brief="stopped"
@@ -693,8 +745,8 @@ def _encoded(agent: _Agent) -> bytes:
     kind = agent.kind
     record = {
         "agent": encode_event(agent.state),
-        "versions": [encode_event(one) for one in agent.versions],
-        "later": [encode_event(one) for one in agent.later],
+        "versions": [_version_record(one) for one in agent.versions],
+        "later": [_version_record(one) for one in agent.later],
         "task": agent.text,
         "kind": {
             **{name: getattr(kind, name) for name in _KIND_TEXTS},
@@ -720,10 +772,31 @@ def _stored_agents(folder: Path) -> list[_Agent]:
             continue
         agent = _Agent(state, kind, clean_source(text), folder / name)
         agent.versions, agent.later = (
-            states_in(table.get(which), name) for which in ("versions", "later")
+            _versions(table.get(which), name) for which in ("versions", "later")
         )
         found.append(agent)
     return sorted(found, key=lambda one: (one.state.number, one.state.name))
+
+
+def _version_record(one: _Version) -> dict[str, Any]:
+    return {"agent": encode_event(one.state), "moved": one.moved}
+
+
+def _versions(records: object, name: str) -> list[_Version]:
+    found: list[_Version] = []
+    for one in map(lenient_json.mapping, lenient_json.listing(records)):
+        state = decode_event("AgentChanged", lenient_json.mapping(one.get("agent")))
+        if isinstance(state, AgentChanged) and state.name == name:
+            found.append(_Version(state, one.get("moved") is not False))
+    return found
+
+
+def _written_at(folder: Path) -> float:
+    """Return when the conversation of a sub-agent was written last, in seconds since 1970; 0 if it was not."""
+    try:
+        return os.lstat(folder / LIVE_NAME).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:

@@ -774,7 +774,8 @@ class AgentChanged:
         input: the input tokens of its calls of the model; `cached` of them were cached, `output` were written.
         cost: its cost by the configured prices; -1 if there are none.
         used: the tokens of its context, and `limit` the window of its model.
-        began_at: when it began, in seconds since 1970; `ended_at` is when it ended, 0 before.
+        began_at: when it began, in seconds since 1970; `ended_at` is when it ended or was paused, 0 while it works. A pause is left
+            out: the beginning moves by it.
         files: the number of files that it changed.
         last_words: the beginning of its last answer.
         is_future: whether it works in a future: in files of its own, whose difference is applied at the end.

@@ -108,7 +108,7 @@ async def test_one_is_stopped_alone(tmp_path: Path) -> None:
         assert on.soul.agents is not None
         await on.soul.agents.stop("explore-1")
         assert await turn == "done"
-        assert "The user stopped it" in result(on)
+        assert "The user stopped it. Its last words follow." in result(on)
         assert "I look first." in result(on)
         assert on.soul.agents.state("explore-1").state == "stopped"
 
@@ -265,3 +265,62 @@ async def test_back_to_one_of_its_steps_and_on_from_there(tmp_path: Path) -> Non
         soul_file = on.session.dir / "subagents" / "general-1" / "context.jsonl"
         assert "both written" in soul_file.read_text()
         await agents.unlisten("general-1", subscription)
+
+
+async def test_the_others_of_its_step_go_along(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(
+            calls(
+                [
+                    agent("first", "explore"),
+                    agent("second"),
+                    agent("third"),
+                    agent("4th", "explore"),
+                ]
+            ),
+            say("found"),
+            call("WriteFile", {"path": "b.txt", "content": "1\n"}),
+            say("second wrote"),
+            call("WriteFile", {"path": "c.txt", "content": "2\n"}),
+            say("third wrote"),
+            say("found more"),
+            say("done"),
+        )
+        await on.soul.run("go")
+        agents = on.soul.agents
+        assert agents is not None
+        keys = {one.name: one.key for one in agents.states}
+        await agents.rewind("general-1", Target(1), "restore")
+        uid = agents.state("general-1").uid
+        now = {one.name: one.key for one in agents.states}
+        assert {name for name in keys if now[name].startswith(uid)} == {
+            *("explore-1", "general-1", "explore-2")
+        }
+        # The first result is there, the last one is given again, and what was undone is done again.
+        on.server.script(say("second again"), say("third again"), say("all"))
+        await on.soul.resume()
+        told = [text for role, text in on.sent() if role == "tool"]
+        assert [any(words in one for one in told) for words in ("found", "second again")] == [
+            True
+        ] * 2
+        assert [words in told[n] for n, words in ((2, "third again"), (3, "found more"))] == [
+            True
+        ] * 2
+        assert len(agents.states) == 5
+        await on.soul.travel.undo()
+        assert {one.name: one.key for one in agents.states if one.name in keys} == keys
+
+
+async def test_no_more_begin_once_all_are_stopped(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            calls([agent("first"), agent("second")]), gate(0, say("never")), say("without")
+        )
+        turn = asyncio.create_task(on.soul.run("go"))
+        await on.server.received(2)
+        assert on.soul.agents is not None
+        await on.soul.agents.stop_all()
+        assert await turn == "done"
+        assert "Not started" in result(on)
+        assert [one.state for one in on.soul.agents.states] == ["stopped"]
