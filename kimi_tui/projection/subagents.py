@@ -5,10 +5,11 @@ A sub-agent is an agent beside the session's own, which a call of that tool star
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.wire.events import AgentChanged
+from kimi_tui.wire.events import AgentChanged, EventRecord, ToolResult, ToolStarted
 
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 """The names of the tool whose calls start sub-agents: ours, and that of other programs."""
@@ -78,3 +79,31 @@ def asker_words(name: str, agents: Sequence[AgentChanged]) -> str:
     one = next((each for each in agents if each.name == name), None)
     title = f": {agent_title(one)}" if one is not None and one.title else ""
     return f"Sub-agent {one_line(name[:NAME_CHARS])}{title}"
+
+
+def with_agents(
+    records: Sequence[EventRecord], states: Iterable[AgentChanged]
+) -> Sequence[EventRecord]:
+    """Return the recorded events of a session with the states of its sub-agents, which the record lacks: at their calls.
+
+    Args:
+        records: the events.
+        states: the last state of each sub-agent, by the keys of calls; of a key that is there twice the last one counts.
+    """
+    by_call = {one.key: one for one in states}
+    if not by_call:
+        return records
+    found: list[EventRecord] = []
+    for record in records:
+        found.append(record)
+        match record.event:
+            case ToolStarted(key=key) if key in by_call and not record.source:
+                begun = replace(by_call[key], state="working", step=0, input=0, output=0, cost=-1.0)
+                found.append(record._replace(event=replace(begun, why="", doing="")))
+            case ToolResult(key=key) if key in by_call and not record.source:
+                found.append(record._replace(event=by_call.pop(key)))
+            case _:
+                pass
+    # A call without a result belongs to a sub-agent that was killed, or that can go on.
+    last = records[-1] if records else EventRecord(0, 0.0, next(iter(by_call.values())))
+    return [*found, *(last._replace(event=one, source="") for one in by_call.values())]

@@ -18,8 +18,8 @@ from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.main.workbench import Workbench
 
 if TYPE_CHECKING:
+    from kimi_tui.soul.agents_part import AgentsPart
     from kimi_tui.soul.rewind_values import Prospect
-    from kimi_tui.soul.subagents import Subagents
     from kimi_tui.tui.subagent_view import SubagentView
     from kimi_tui.wire.events import AgentChanged, Event
     from kimi_tui.wire.queue import Subscription
@@ -34,7 +34,7 @@ class _OwnEvents:
         bench: has the tasks.
     """
 
-    def __init__(self, agents: Subagents, name: str, bench: Workbench) -> None:
+    def __init__(self, agents: AgentsPart, name: str, bench: Workbench) -> None:
         self._agents = agents
         self._name = name
         self._bench = bench
@@ -102,7 +102,7 @@ class SubagentsController:
         prices = self._conversation.launch.config.prices
         return next((one.currency for one in prices.values()), "$")
 
-    async def engine(self) -> Subagents:
+    async def engine(self) -> AgentsPart:
         """Return what runs the sub-agents, which is loaded at the first call."""
         soul = await self._conversation.opened()
         if soul.agents is None:
