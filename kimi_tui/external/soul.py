@@ -78,7 +78,8 @@ class ExternalSoul(KimiSoul):
             AgentFailed: it cannot be started, or the user is not logged in.
             SoulBusy: a turn runs.
         """
-        if self.host.connection is None or not self.host.connection.session:
+        connection = self.host.connection
+        if connection is None or not (connection.is_open and connection.session):
             await self._alone.run(self._begun())
 
     async def _begun(self) -> None:
@@ -114,51 +115,6 @@ class ExternalSoul(KimiSoul):
         connection = self.host.connection
         if self.running and connection is not None and not connection.is_fresh:
             self.wire.publish(Notice("info", f"The agent has changed its mode: {words}."))
-
-    @property
-    def settings(self) -> tuple[AgentSetting, ...]:
-        """The settings that the agent offers; none before its session has begun."""
-        return self.host.settings
-
-    async def begin_session(self) -> None:
-        """Begin or go on with the session of the agent, so that its settings are known.
-
-        Raises:
-            AgentFailed: it cannot be started, or the user is not logged in.
-            SoulBusy: a turn runs.
-        """
-        if self.host.connection is None or not self.host.connection.session:
-            await self._alone.run(self._begun())
-
-    async def _begun(self) -> None:
-        loop = self._loop
-        assert isinstance(loop, AgentTurns)
-        await loop.choose_session(await self.host.connected())
-
-    async def set_setting(self, setting: AgentSetting, value: str) -> AgentSetting:
-        """Change a setting of the agent; return it as it is then.
-
-        Raises:
-            AgentFailed: it refuses, or cannot be reached.
-        """
-        await self.begin_session()
-        await self.host.set(setting, value)
-        return next(one for one in self.settings if one.id == setting.id)
-
-    @property
-    def agent_words(self) -> str:
-        """The name of the agent and its mode."""
-        mode = self.host.setting("mode")
-        return f"{self.name}, {mode.shown}" if mode is not None and mode.shown else self.name
-
-    def _heard_news(self) -> None:
-        """Publish the model and the mode of the agent, if they are others than before."""
-        self._conversation.tell_model()
-        words, before = self.agent_words, self._told_words
-        self._told_words = words
-        connection = self.host.connection
-        if before != words and self.running and connection and not connection.is_fresh:
-            self.wire.publish(Notice("info", f"The mode of the agent is now: {words}."))
 
     @property
     def cost(self) -> Cost | None:
