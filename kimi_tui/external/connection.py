@@ -204,6 +204,11 @@ class AgentConnection:
         self._room.set()
         return self._updates.popleft()
 
+    def drop_updates(self) -> None:
+        """Drop the updates that nobody has taken: they belong to a prompt that was stopped."""
+        self._updates.clear()
+        self._room.set()
+
     async def told(self) -> None:
         """Wait until there is an update to take."""
         await self._news.wait()

@@ -121,7 +121,9 @@ class AgentHost:
         """Take over what the agent says of its settings."""
         connection = self.connection
         if connection is not None and (setting := connection.setting("model")) is not None:
-            self.model.learn(name=setting.shown)
+            # Some agents shorten names so far that they say nothing.
+            name = setting.shown if len(setting.shown) > 2 else setting.value
+            self.model.learn(name=name)
         self.on_news()
 
     async def set(self, setting: AgentSetting, value: str) -> None:

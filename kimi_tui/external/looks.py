@@ -106,7 +106,15 @@ class CallFacts:
 
     @property
     def command(self) -> str:
-        """The command that it runs; empty if it runs none, or does not say which."""
+        """The command that it runs, or its title if it does not say which; empty if it runs none."""
+        return self._given_command() or (self.title.strip("`") if self.kind == "execute" else "")
+
+    @property
+    def says_command(self) -> bool:
+        """Whether it says in full what it runs."""
+        return self.kind == "execute" and bool(self._given_command())
+
+    def _given_command(self) -> str:
         given = lenient_json.mapping(self.raw_input)
         for key in ("command", "cmd", "script"):
             value: object = given.get(key)
@@ -115,7 +123,7 @@ class CallFacts:
             words = lenient_json.listing(value)
             if words and all(isinstance(one, str) for one in words):
                 return _plain_command(words)
-        return self.title.strip("`") if self.kind == "execute" else ""
+        return ""
 
     def edits(self, work_dir: str) -> tuple[FileEdit, ...]:
         """Return the changes in it, without those that are too long to be compared."""

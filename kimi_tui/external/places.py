@@ -88,15 +88,23 @@ class AgentPlaces:
         """All places, the newest last."""
         return tuple(self._places)
 
+    @staticmethod
+    def at_end(session: str, context: Context) -> AgentPlace:
+        """Return the place of a session that knows the conversation up to its present end."""
+        points = context.checkpoints
+        if not points:
+            return AgentPlace(session)
+        number = context.index.n_messages - points[-1].message_index
+        return AgentPlace(session, points[-1].uid, number)
+
     def put(self, session: str, context: Context) -> None:
         """Note that a session of the agent knows the conversation up to its present end."""
-        self.forget(session)
-        points = context.checkpoints
-        if points:
-            number = context.index.n_messages - points[-1].message_index
-            self._places.append(AgentPlace(session, points[-1].uid, number))
-        else:
-            self._places.append(AgentPlace(session))
+        self.add(self.at_end(session, context))
+
+    def add(self, place: AgentPlace) -> None:
+        """Note a place, which replaces any other one of its session."""
+        self.forget(place.session)
+        self._places.append(place)
         del self._places[:-_MOST_PLACES]
 
     def forget(self, session: str) -> None:

@@ -50,7 +50,7 @@ _MOST_OPTIONS = 12
 _MOST_OUTPUT = 1 << 20
 """Characters of a terminal's output that are kept for the agent."""
 _MOST_TERMINALS = 64
-_LONGEST_DETAIL = 20_000
+_LONGEST_DETAIL = 100_000
 _QUESTIONS = {
     "execute": "Run this command?",
     "edit": "Make this change?",
@@ -535,13 +535,14 @@ def _distinct(name: str, taken: dict[str, schema.PermissionOption]) -> str:
 
 def _detail(facts: CallFacts, work_dir: str) -> str:
     """Return what the agent wants to do, in full."""
-    if facts.kind == "execute" and facts.command:
-        return facts.command
-    lines = [facts.title, *(shown_path(path, work_dir) for path in facts.paths())]
-    if facts.raw_input:
-        with contextlib.suppress(TypeError, ValueError, RecursionError):
-            lines.append(json.dumps(facts.raw_input, ensure_ascii=False, indent=1))
-    if text := facts.text():
+    text = facts.text()
+    if facts.says_command:
+        lines = [facts.command, *([f"\n{text}"] if text and facts.command not in text else [])]
+    else:
+        lines = [facts.title, *(shown_path(path, work_dir) for path in facts.paths())]
+        if facts.raw_input:
+            with contextlib.suppress(TypeError, ValueError, RecursionError):
+                lines.append(json.dumps(facts.raw_input, ensure_ascii=False, indent=1))
         lines.append(text)
     words = visible("\n".join(dict.fromkeys(filter(None, lines))))
     if len(words) > _LONGEST_DETAIL:

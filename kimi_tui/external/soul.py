@@ -78,7 +78,8 @@ class ExternalSoul(KimiSoul):
             AgentFailed: it cannot be started, or the user is not logged in.
             SoulBusy: a turn runs.
         """
-        if self.host.connection is None or not self.host.connection.session:
+        connection = self.host.connection
+        if connection is None or not (connection.is_open and connection.session):
             await self._alone.run(self._begun())
 
     async def _begun(self) -> None:
@@ -113,15 +114,6 @@ class ExternalSoul(KimiSoul):
         self.wire.publish(self.model_facts)
         connection = self.host.connection
         if self.running and connection is not None and not connection.is_fresh:
-            self.wire.publish(Notice("info", f"The agent has changed its mode: {words}."))
-
-    def _heard_news(self) -> None:
-        """Publish the model and the mode of the agent, if they are others than before."""
-        self._conversation.tell_model()
-        words, before = self.agent_words, self._told_words
-        self._told_words = words
-        connection = self.host.connection
-        if before != words and self.running and connection and not connection.is_fresh:
             self.wire.publish(Notice("info", f"The mode of the agent is now: {words}."))
 
     @property

@@ -77,6 +77,8 @@ class AgentTurns(AgentLoop):
         self._host = host
         self._work_dir = str(tools.work_dir)
         self._files = tools.conversation.files
+        self._late: AgentPlace | None = None
+        """The place of a session whose prompt was stopped and has not ended yet."""
         self._reading = asyncio.Lock()
         """Held while an update is read: updates are read in order, by the turn or by a request that needs those before it."""
 
@@ -99,6 +101,7 @@ class AgentTurns(AgentLoop):
         host.places.forget(connection.session)
         stop = "cancelled"
         try:
+            connection.drop_updates()
             asked = connection.prompt(blocks)
             try:
                 stop = await self._read(connection, reader, asked)
@@ -194,8 +197,12 @@ class AgentTurns(AgentLoop):
     ) -> None:
         """Look at the files, and note how far the session of the agent reaches now."""
         await reader.leave_files()
+        places, context = self._host.places, self._conversation.context
+        self._late = None
         if connection.is_open and ended:
-            self._host.places.put(connection.session, self._conversation.context)
+            places.put(connection.session, context)
+        elif connection.is_open:
+            self._late = places.at_end(connection.session, context)
         await asyncio.to_thread(self._host.places.write)
         if title := connection.facts.title:
             self._host.title_told = title
@@ -239,6 +246,10 @@ class AgentTurns(AgentLoop):
             AgentFailed: there is no session, for instance because the user is not logged in.
         """
         context, places = self._conversation.context, self._host.places
+        if (late := self._late) is not None and late.session == connection.session:
+            # The agent has ended the stopped prompt by now, a little later than the turn.
+            self._late = None
+            places.add(late)
         found = places.nearest(context)
         place = found[0] if found is not None else None
         if connection.is_fresh and connection.begun_at == place:

@@ -236,6 +236,7 @@ async def open_session(
                 config.loop_control,
                 config.dmail,
                 budget=Budget(launch.max_tokens, launch.max_cost),
+                compacts=not external,
             ),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,

@@ -939,8 +939,10 @@ class ConversationController:
         """Show an external agent and its mode in the header, in the place of our mode, which does not bind it."""
         if self.soul is not None and "model" not in self.state.parts:
             header, words = self._bench.header, self.soul.agent_words
-            if header.heading.words != words:
-                header.heading = header.heading._replace(words=words)
+            # Until the agent names its model, the name of the agent stands for it.
+            model = header.heading.model if header.heading.model != self.soul.name else ""
+            if (header.heading.words, header.heading.model) != (words, model):
+                header.heading = header.heading._replace(words=words, model=model)
 
     def _change(self, state: SessionState) -> None:
         old, self.state = self.state, state

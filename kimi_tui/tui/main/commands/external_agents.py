@@ -71,13 +71,15 @@ def learn_commands(main: MainParts) -> None:
 
 async def _change(main: MainParts, agent: ExternalSoul, category: str, argument: str) -> None:
     """Set the mode or the model of an external agent by name; without one, list the values."""
-    from kimi_tui.llm.errors import LLMError
-    from kimi_tui.soul.errors import SoulError
+    from kimi_tui.soul.errors import SoulBusy, SoulError
 
     try:
         await agent.begin_session()
-    except (SoulError, LLMError) as error:
+    except SoulError as error:
         main.bench.tell(error.message, level="warning", advice=error.advice)
+        return
+    except SoulBusy as busy:
+        main.bench.tell(str(busy), level="warning")
         return
     setting = agent.host.setting(category)
     if setting is None:
@@ -93,7 +95,7 @@ async def _change(main: MainParts, agent: ExternalSoul, category: str, argument:
 
 async def _set(agent: ExternalSoul, setting: AgentSetting, word: str) -> str:
     """Set a setting to the value that a word names; return a sentence about it."""
-    from kimi_tui.soul.errors import SoulError
+    from kimi_tui.soul.errors import SoulBusy, SoulError
 
     wanted = word.strip().casefold()
     found = next(
@@ -107,6 +109,8 @@ async def _set(agent: ExternalSoul, setting: AgentSetting, word: str) -> str:
         now = await agent.set_setting(setting, found.value)
     except SoulError as error:
         return f"{error.message} {error.advice}".strip()
+    except SoulBusy as busy:
+        return str(busy)
     return f"{agent.name}: {now.name.lower()} {now.shown}."
 
 
