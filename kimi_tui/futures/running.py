@@ -54,7 +54,7 @@ from kimi_tui.session.store import prune
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.tools.past_command import cache_of, set_place
+from kimi_tui.tools.past_command import cache_of, place_of, set_place
 from kimi_tui.tools.sandbox.view import PastView, opened_view
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
@@ -377,6 +377,10 @@ class Futures:
         ground = await self._planner.ground(past)
         base = await asyncio.to_thread(Base, place, past)
         stack.callback(base.close)
+        # One base is moved from set to set, and to the states that `bisect` tries.
+        kept = place_of(self._session.dir, self._environ)
+        await asyncio.to_thread(base.take, kept)
+        stack.callback(_left, base, kept)
 
         def are_stopped() -> bool:
             return all(future.is_stopped for future in futures)
@@ -932,6 +936,12 @@ def free_ports(count: int) -> list[int]:
                 one.bind(("127.0.0.1", 0))
             found.append(one.getsockname()[1])
     return found
+
+
+def _left(base: Base, place: Path) -> None:
+    """Leave the frozen files of a set to the next one."""
+    with contextlib.suppress(OSError):
+        base.leave(place)
 
 
 def _removed(folder: Path) -> None:

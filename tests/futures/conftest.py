@@ -90,7 +90,7 @@ class Scene:
     def left(self) -> list[str]:
         """What futures have left lying about."""
         sessions = [one.name for one in self.soul.session.dir.parent.glob(".future-*")]
-        places = [one.name for one in (self.home / "futures").glob("*")]
+        places = [one.name for one in (self.home / "futures").glob("*~*")]
         mounts = [
             line
             for line in Path("/proc/self/mounts").read_text().split("\n")

@@ -54,7 +54,7 @@ _LABELS: dict[FieldName, str] = {
     "model": "",
     "check": "Check",
     "network": "Network",
-    "limit": "Limit for each",
+    "limit": "Limit",
 }
 _OF_PLAN: dict[str, FieldName] = {
     "variants": "count",
@@ -243,7 +243,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             self._fields["model", at] = ChoiceField("model", at)
         self._fields["check", 0] = FormArea("check", placeholder=_CHECK, masks_keys=True)
         self._fields["network", 0] = ChoiceField("network")
-        limit = f"Optional, for example 200k (tokens), {form.currency}0.50, 10 min or 20 steps"
+        limit = f"Optional, for each: 200k (tokens), {form.currency}0.50, 10 min or 20 steps"
         self._fields["limit", 0] = FormArea("limit", placeholder=limit)
         self._rows: dict[tuple[FieldName, int], Horizontal] = {}
         self._labels: dict[tuple[FieldName, int], Words] = {}

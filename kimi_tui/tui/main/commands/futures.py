@@ -90,12 +90,16 @@ async def start(
     await conversation.opened("travel")
     target = target or Target(END)
     where = "here" if target.is_end else rewind.name_of(main, target)
-    form = FuturesForm(
-        target, ("", *conversation.values.models), main.futures.currency, count=count
-    )
+    model = conversation.state.model
+    known = conversation.launch.config.models
+    others = [
+        name
+        for name in conversation.values.models
+        if model is None or name not in known or known[name].model != model.name
+    ]
+    form = FuturesForm(target, ("", *others), main.futures.currency, count=count)
     form.messages[0] = words
     point = main.bench.views.live_point(target.id) if not target.world_line else None
-    model = conversation.state.model
     dialog = FuturesDialog(
         form,
         main.futures.estimate,
