@@ -24,6 +24,7 @@ MOST_CELLS = 500
 MOST_WAITING_BYTES = 4 << 20
 """Bytes of output that wait for a tab that only looks on; one that is slower is left behind."""
 _REDRAW_S = 0.1
+_CLEAR = b"\x1b[2J"
 _CHUNK = 65_536
 _END_S = 5.0
 """Seconds that the app has to save and end after its tab was closed."""
@@ -96,6 +97,8 @@ class BrowserTerminal:
         self._is_closed = False
         self._sizes: dict[object, tuple[int, int]] = {}
         self._watching: set[Watching] = set()
+        self._clears = False
+        """Whether the tabs must be cleared before the app draws: a smaller one leaves cells of a larger picture."""
         self._leader, follower = pty.openpty()
         try:
             self.resize(*size)
@@ -146,20 +149,29 @@ class BrowserTerminal:
         columns, rows = self._size
         self._set_size(columns, rows - 1)
         await asyncio.sleep(_REDRAW_S)
-        if not self._is_closed:
-            self._set_size(*self._size)
+        self._draw_anew()
         try:
             yield watching
         finally:
             self._watching.discard(watching)
             del self._sizes[watching]
-            if not self._is_closed:
-                self._set_size(*self._size)
+            self._draw_anew()
+
+    def _draw_anew(self) -> None:
+        if not self._is_closed:
+            self._clears = True
+            self._set_size(*self._size)
 
     async def output(self) -> AsyncIterator[bytes]:
         """Yield what the app writes, until it ends. Nothing is read ahead of the reader."""
         try:
-            async for data in self._read():
+            is_between = True
+            async for piece in self._read():
+                data = piece
+                if self._clears and is_between:
+                    self._clears, data = False, _CLEAR + piece
+                # A full piece may end within a sequence.
+                is_between = len(piece) < _CHUNK
                 for one in self._watching:
                     one.take(data)
                 yield data
