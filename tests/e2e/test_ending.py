@@ -365,7 +365,7 @@ def test_ctrl_c_twice_quits_also_beside_commands_in_the_background(
         terminal.key("enter")
         terminal.wait_for("Esc close")
     terminal.type("\x03")
-    terminal.wait_for("1 command runs in the background")
+    terminal.wait_for("1 command is running in the background")
     terminal.type("\x03")
     assert terminal.wait_exit() == 0
 
