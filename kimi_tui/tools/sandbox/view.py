@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kimi_tui.filesystem import is_under, remove_tree
-from kimi_tui.tools.paths import STANDS_FOR
 from kimi_tui.tools.sandbox.layers import can_layer
-from kimi_tui.tools.sandbox.policy import Policy
+from kimi_tui.tools.sandbox.policy import STANDS_FOR, Policy
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import REST, Manifest
 

@@ -364,7 +364,7 @@ COMMANDS = CommandTable(
         external_agents.external_agent,
         argument="[NAME]",
         opens=True,
-        aliases=("external-agents", "agent"),
+        aliases=("external-agents",),
     ),
     Command(
         "import-settings",
