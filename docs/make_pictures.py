@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.chat_server import ChatServerThread, call, say  # noqa: E402 - needs the path above
+from support.chat_server import ChatServerThread, call, calls, gate, say  # noqa: E402 - needs the path above
 from support.picture import svg_of  # noqa: E402
 from support.stored_sessions import store_session  # noqa: E402
 from support.terminal import ScreenTimeout, Terminal  # noqa: E402
@@ -43,6 +43,10 @@ QUESTION = {
         {"label": "In the code", "description": "One place, and no new setting."},
     ],
 }
+SUBAGENTS = [
+    ("Agent", {"description": title, "prompt": f"{title}.", "kind": "explore"})
+    for title in ("Find the callers of the parser", "Find tests of long fields")
+]
 PLAN = """1. `src/parser.py`: read a quoted field to its closing quote.
 2. `tests/test_parser.py`: a field with a line break in it.
 3. Run the tests.
@@ -290,6 +294,22 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.wait_for("sh serve.sh")
     answer("y")
     terminal.wait_for("The server runs in")
+    server.script(
+        calls(SUBAGENTS, text="Two sub-agents look at once."),
+        call("Grep", {"pattern": "x = "}, text="I look for who calls the parser."),
+        call("Grep", {"pattern": "x = "}, text="I read the tests."),
+        gate(6, say("The writer calls it once, after each row, and keeps no field.")),
+        gate(6, say("There are no tests of long fields, and none of quoted ones.")),
+        say("Nothing else depends on the length."),
+    )
+    terminal.wait_for("send")
+    terminal.type("Who depends on it?")
+    terminal.wait_quiet(QUIET_S)
+    terminal.key("enter")
+    terminal.wait_for(re.compile(r"step 2.*step 2", re.DOTALL))
+    camera.still("subagents")
+    server.release()
+    terminal.wait_for("Nothing else depends")
     terminal.key("ctrl+f")
     terminal.wait_for("/ Search")
     terminal.type("field")
