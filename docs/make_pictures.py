@@ -73,9 +73,12 @@ class Camera:
         self._began = time.monotonic()
         self.frames: list[tuple[float, str]] = []
 
-    def still(self, name: str) -> None:
-        """Save the screen as it is when nothing moves."""
-        self._terminal.wait_quiet(0.4, 20)
+    def still(self, name: str, *, moving: bool = False) -> None:
+        """Save the screen as it is when nothing moves, or with `moving` while the clock beside the prompt does."""
+        if moving:
+            time.sleep(QUIET_S)
+        else:
+            self._terminal.wait_quiet(0.4, 20)
         self.look()
         self._terminal.save_svg(self._folder / f"{name}.svg")
         print(self._folder / f"{name}.svg")
@@ -307,7 +310,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.wait_quiet(QUIET_S)
     terminal.key("enter")
     terminal.wait_for(re.compile(r"step 2.*step 2", re.DOTALL))
-    camera.still("subagents")
+    camera.still("subagents", moving=True)
     server.release()
     terminal.wait_for("Nothing else depends")
     terminal.key("ctrl+f")
