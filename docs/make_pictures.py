@@ -21,7 +21,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.chat_server import ChatServerThread, call, calls, gate, say  # noqa: E402 - needs the path above
+from support.chat_server import (  # noqa: E402 - needs the path above
+    Answer,
+    ChatServerThread,
+    Request,
+    call,
+    calls,
+    gate,
+    say,
+)
 from support.picture import svg_of  # noqa: E402
 from support.stored_sessions import store_session  # noqa: E402
 from support.terminal import ScreenTimeout, Terminal  # noqa: E402
@@ -239,6 +247,19 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
             look_around(terminal, Camera(terminal, folder, recording=False), server)
 
 
+def _looks(request: Request) -> Answer:
+    """The first step of a sub-agent."""
+    text = "I look for who calls it." if "callers" in str(request.messages) else "I list the tests."
+    return call("Grep", {"pattern": "x = "}, text=text)
+
+
+def _reports(request: Request) -> Answer:
+    """The answer of a sub-agent, of which the picture has the beginning."""
+    if "callers" in str(request.messages):
+        return gate(8, say("The writer calls it once, after each row, and keeps no field."))
+    return gate(8, say("There are no tests of long fields, and none of quoted ones."))
+
+
 def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) -> None:
     """One session, from the first file that is named to its place among the others."""
 
@@ -299,10 +320,8 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.wait_for("The server runs in")
     server.script(
         calls(SUBAGENTS, text="Two sub-agents look at once."),
-        call("Grep", {"pattern": "x = "}, text="I look for who calls the parser."),
-        call("Grep", {"pattern": "x = "}, text="I read the tests."),
-        gate(6, say("The writer calls it once, after each row, and keeps no field.")),
-        gate(6, say("There are no tests of long fields, and none of quoted ones.")),
+        *(_looks for _ in SUBAGENTS),
+        *(_reports for _ in SUBAGENTS),
         say("Nothing else depends on the length."),
     )
     terminal.wait_for("send")

@@ -449,7 +449,7 @@ _LEAST_TASK = 12
 def _agent_label(agents: Sequence[CallNode], more: str, room: int, glyphs: Glyphs) -> list[Span]:
     """Return the label of a step that started sub-agents: `Agent find the callers · 12 steps`, `3 sub-agents · 30 steps`.
 
-    Where room is short, the steps stay, and the task before the name of the tool.
+    Where room is short, the steps stay, and the task before the name of the tool; where it is very short, the task alone.
     """
     name, task = agents[0].name, agents[0].target
     steps = f" · {numbers.counted(sum(each.agent_steps for each in agents), 'step')}"
@@ -462,7 +462,7 @@ def _agent_label(agents: Sequence[CallNode], more: str, room: int, glyphs: Glyph
     is_named = len(agents) == 1 and left - cell_len(name) - 1 >= _LEAST_TASK
     head = [Span(f"{name} ", "tool")] if is_named else []
     left -= spans_width(head)
-    if left < 1:
+    if left < min(cell_len(task), _LEAST_NAME):
         return [Span(numbers.cut(task, room, glyphs.cut), "tool")]
     style = "ink" if head else "tool"
     return [*head, Span(numbers.cut(task, left, glyphs.cut), style), Span(steps + more, "quiet")]
