@@ -84,6 +84,14 @@ class SessionModel:
         self.state = told(lambda: reduce(self.state, record), self.state)
         return Applied(change, is_moved, is_measured)
 
+    def take_state(self, other: SessionModel) -> None:
+        """Take the state of another model of the same session, and show the sub-agents that it knows: no record has those."""
+        self.state = other.state
+        for agent in other.state.agents:
+            record = EventRecord(0, 0.0, agent)
+            self.chat.apply(record)
+            self.timeline.apply(record)
+
     def settle(self, *, running: bool) -> None:
         """The history is over: what it left open, as that of a killed program does, is over, too, unless something runs."""
         self.state = settled(self.state, running=running)

@@ -40,6 +40,7 @@ from kimi_tui.projection.world_lines import CheckpointName, LineEdit
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
+    AgentChanged,
     ApprovalRequest,
     ApprovalResolved,
     CheckpointCreated,
@@ -668,6 +669,14 @@ class TranscriptModel:
             change = both(change, self._reverts.resized(told.figures, figures))
         return change
 
+    def apply_beside(self, record: EventRecord) -> Change:
+        """Apply an event of a sub-agent, `record.source`: what it streams is the last line of its card."""
+        match record.event:
+            case TextPart(text) | ThinkPart(text):
+                return self._calls.agent_said(record.source, text, record.at)
+            case _:
+                return NOTHING
+
     def _apply(self, record: EventRecord, told: LinesChange) -> Change:
         event, at = record.event, record.at
         match event:
@@ -696,6 +705,8 @@ class TranscriptModel:
                 return both(self._speech.settle(at), self._calls.started(event, at))
             case ToolResult():
                 return self._calls.result(event, at)
+            case AgentChanged():
+                return self._calls.agent_changed(event)
             case NextMessage(number, summary):
                 self._list.number = number
                 change = self._speech.settle(at)
@@ -931,6 +942,7 @@ class TranscriptModel:
         if change.first is not None:
             self._steps = StepTokens()
             self._calls.forget()
+            change = both(change, self._calls.agents_again())
         return change
 
 

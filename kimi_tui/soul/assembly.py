@@ -30,9 +30,10 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.folder_snapshots import FolderSnapshots, snapshot_scope
 from kimi_tui.soul.history import read_history
 from kimi_tui.soul.inbox import Inbox
-from kimi_tui.soul.kimisoul import KimiSoul, has_agents
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
+from kimi_tui.soul.stored_agents import has_agents
 from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.soul.tasks import in_daemon_thread
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings

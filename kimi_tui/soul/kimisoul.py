@@ -12,7 +12,6 @@ import logging
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.config.permissions import ProjectPermissions
@@ -1355,17 +1354,10 @@ class KimiSoul:
         return True
 
 
-AGENTS_NAME = "subagents"
-"""The folder in a session's folder with those of its sub-agents, as kimi-cli has it."""
 AgentModels = Callable[[str, str, str], Coroutine[Any, Any, ChatProvider]]
 """Makes the model of a sub-agent: called with its name in the configuration (empty for the session's), the effort (empty for the
 session's), and an id for the server's cache.
 """
-
-
-def has_agents(folder: Path) -> bool:
-    """Return whether a session in this folder has had sub-agents. It reads the folder."""
-    return (folder / AGENTS_NAME).is_dir()
 
 
 class _TurnEnded(NamedTuple):

@@ -14,7 +14,6 @@ import contextlib
 import json
 import logging
 import os
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
 from kimi_tui.config.settings import DMailConfig
-from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.provider import ChatProvider, Usage
@@ -45,10 +44,11 @@ from kimi_tui.soul.errors import (
     SoulBusy,
     SoulError,
 )
-from kimi_tui.soul.kimisoul import AGENTS_NAME, KimiSoul
+from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.stored_agents import AGENTS_NAME, STATE_NAME, stored_agents
 from kimi_tui.soul.system_prompt import agent_prompt
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
@@ -65,10 +65,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_STATE_NAME = "agent.json"
-_MAX_STATE_BYTES = 1 << 20
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
-_MOST_AGENTS = 10_000
 _LAST_WORDS_CHARS = 200
 _MOST_FILES = 1_000
 _KILLED = "The program ended before it did."
@@ -764,30 +760,13 @@ def _encoded(agent: _Agent) -> bytes:
 
 def _write(storage: Storage, folder: Path, data: bytes) -> None:
     storage.make_folder(folder)
-    storage.replace_file(folder / _STATE_NAME, data)
+    storage.replace_file(folder / STATE_NAME, data)
 
 
 def _stored_agents(folder: Path) -> list[_Agent]:
     """Return the stored sub-agents of a session, oldest first; what cannot be read is passed over."""
-    try:
-        names = [
-            entry.name
-            for entry in os.scandir(folder)
-            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
-        ]
-    except OSError:
-        return []
     found: list[_Agent] = []
-    for name in names[:_MOST_AGENTS]:
-        try:
-            data = read_regular(folder / name / _STATE_NAME, _MAX_STATE_BYTES)
-            record: object = json.loads(data)
-        except (OSError, ValueError, RecursionError):
-            continue
-        table = lenient_json.mapping(record)
-        state = decode_event("AgentChanged", lenient_json.mapping(table.get("agent")))
-        if not isinstance(state, AgentChanged) or state.name != name:
-            continue
+    for name, table, state in stored_agents(folder):
         kind = _kind_of(lenient_json.mapping(table.get("kind")))
         text = table.get("task")
         if kind is None or not isinstance(text, str):
@@ -811,14 +790,6 @@ def _versions(records: object, name: str) -> list[_Version]:
         if isinstance(state, AgentChanged) and state.name == name:
             found.append(_Version(state, one.get("moved") is not False))
     return found
-
-
-def stored_agents(session_dir: Path) -> list[AgentChanged]:
-    """Return the stored states of the sub-agents of a session, oldest first, for a reader without its engine. It reads files.
-
-    Each has a folder `subagents/NAME` in that of the session, which is like a session's.
-    """
-    return [one.state for one in _stored_agents(session_dir / AGENTS_NAME)]
 
 
 def _written_at(folder: Path) -> float:

@@ -258,6 +258,17 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
 
 
+def cut_head(text: str, width: int, mark: str = "…") -> str:
+    """Shorten to `width` terminal cells, with a mark in place of the beginning; empty if not even the mark fits."""
+    if cell_len(text) <= width:
+        return text
+    room, kept = width - cell_len(mark), len(text)
+    while kept and room - cell_len(text[kept - 1]) >= 0:
+        room -= cell_len(text[kept - 1])
+        kept -= 1
+    return f"{mark}{text[kept:]}" if width >= cell_len(mark) else ""
+
+
 def cut_middle(text: str, width: int, mark: str = "…") -> str:
     """Return the text in at most `width` cells; a longer one keeps its beginning and end, which tell similar names apart."""
     if cell_len(text) <= width:

@@ -26,7 +26,7 @@ from kimi_tui.tui import notices as notices_module
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
-from kimi_tui.tui.main.futures import FuturesController
+from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -174,7 +174,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
         patch.object(RewindScreen, "QUIET_S", after_s),
         patch.object(LetterRun, "DEBOUNCE_S", after_s and max(after_s, LetterRun.DEBOUNCE_S)),
         patch.object(WorldLineViewer, "QUIET_S", after_s),
-        patch.object(FuturesController, "QUIET_S", after_s),
+        patch.object(BesideViewer, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
         patch.object(SeenQuestion, "QUIET_S", after_s),
         patch.object(SeenQuestion, "accepts", _accepts_at_once),

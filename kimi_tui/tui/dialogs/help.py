@@ -169,6 +169,18 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         ),
     ),
     (
+        "Viewing a sub-agent",
+        "subagent",
+        (
+            (("subagent.next", "subagent.before"), "select the next, previous message"),
+            (("subagent.message",), "send it a message; you can also just type"),
+            (("subagent.stop",), "stop it alone; the turn goes on"),
+            (("chat.preview",), "preview its rewind to the selected step"),
+            (("timeline",), "open its timeline"),
+            (("subagent.leave",), "close it and go back"),
+        ),
+    ),
+    (
         "Futures side by side",
         "futures",
         (

@@ -793,7 +793,12 @@ class ConversationController:
         )
 
         # An agent beside that of the session has turns, waiting messages and notices of its own.
-        records = [record for record in records if not record.source]
+        if beside := [record for record in records if record.source]:
+            records = [record for record in records if not record.source]
+            if self._live:
+                self._bench.views.play_beside(beside)
+            if not records:
+                return
         bench, before, ended = self._bench, self.state, None
         if self._live:
             bench.views.play(records)

@@ -27,6 +27,8 @@ Place = Literal[
     "found",
     "line",
     "future",
+    "subagent",
+    "ended subagent",
     "search",
     "matches",
     "copy",
@@ -52,6 +54,8 @@ HELP_TITLES: Mapping[Place, str] = {
     "found": "Timeline",
     "line": "World line",
     "future": "Viewing a future",
+    "subagent": "Viewing a sub-agent",
+    "ended subagent": "Viewing a sub-agent",
     "search": "Search",
     "matches": "Search",
     "copy": "Selecting with a cursor",
@@ -165,6 +169,17 @@ def hints(
             (key("help"), "help"),
             (key("future.next"), "next message"),
         )
+    if place in ("subagent", "ended subagent"):
+        acts = ((key("subagent.message"), "send it a message"), (key("subagent.stop"), "stop it"))
+        return known(
+            *(acts if place == "subagent" else ()),
+            (key("chat.preview"), "rewind it"),
+            (key("timeline"), "its timeline"),
+            (key("search"), "search"),
+            (key("subagent.leave"), "back"),
+            (key("help"), "help"),
+            (key("subagent.next"), "next message"),
+        )
     if place == "search":
         return known(
             ("Enter", "next"),
@@ -233,10 +248,14 @@ def _in_prompt(
         (key_of("commands", keys), "commands"),
         (key_of("help", keys), "help"),
     )
-    stop = (key_of("escape", keys), "stop")
+    n_agents = len(state.working_agents)
+    agents_words = "the sub-agent" if n_agents == 1 else "the sub-agents"
+    stop = (key_of("escape", keys), f"stop {agents_words}" if n_agents else "stop")
     jobs: tuple[Hint, ...] = ()
+    if n_agents:
+        jobs = ((counted(n_agents, "sub-agent"), "/agents"),)
     if state.jobs:
-        jobs = ((counted(state.jobs, "task"), "/tasks"),)
+        jobs = (*jobs, (counted(state.jobs, "task"), "/tasks"))
     if state.running:
         first: tuple[Hint, ...] = (
             (send, "queue the message" if state.waits_for_own else "steer"),

@@ -130,7 +130,7 @@ class WorldLineViewer:
             checkpoint_id: the checkpoint to scroll to, from which on the line is grey: a jump would leave that out; -1 for
                 the end.
         """
-        if self._bench.reading or self._bench.future is not None:
+        if self._bench.reading or self._bench.beside is not None:
             return
         before, self._wanted = self._wanted[0], (world_line, checkpoint_id)
         if (shown := self._shown(world_line)) is not None:

@@ -19,6 +19,7 @@ from kimi_tui.tui.main.commands import (
     rewind,
     rules,
     session,
+    subagents,
     view,
     world_lines,
 )
@@ -35,6 +36,10 @@ def _checkpoints(known: Values) -> tuple[Value, ...]:
 
 def _world_lines(known: Values) -> tuple[Value, ...]:
     return known.world_lines
+
+
+def _agents(known: Values) -> tuple[Value, ...]:
+    return known.agents
 
 
 def _models(known: Values) -> tuple[str, ...]:
@@ -144,6 +149,17 @@ COMMANDS = CommandTable(
         opens=True,
         needs="travel",
         aliases=("best-of-n", "bestofn", "parallel"),
+    ),
+    Command(
+        "agents",
+        "List the sub-agents",
+        "List the sub-agents of this session and their kinds; NAME opens one.",
+        subagents.agents,
+        argument="[NAME | allow]",
+        values=_agents,
+        opens=True,
+        needs="session",
+        aliases=("agent", "subagents"),
     ),
     Command(
         "bookmark",

@@ -64,7 +64,7 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
     Raises:
         KeyError: there is no such line; the text is for the user.
     """
-    main.futures.leave(focus=False)
+    main.beside.leave(focus=False)
     if not world_line:
         main.viewer.leave()
         main.viewer.show_prospect(None)
