@@ -471,11 +471,12 @@ class Subagents(AgentsPart):
 
     async def _turns(self, agent: _Agent, soul: KimiSoul) -> bool:
         """Run what the sub-agent has to do; return whether the user refused what it asked for."""
+        if not soul.session.context.messages:
+            said, agent.said = agent.said, []
+            return await soul.run("\n\n".join([agent.text, *said])) == "rejected"
         for text in agent.said:
             soul.say(text)
         agent.said.clear()
-        if not soul.session.context.messages:
-            return await soul.run(agent.text) == "rejected"
         if ends_open(soul.session.context.messages) or soul.inbox.steers:
             return await soul.resume() == "rejected"
         return False

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.chat_server import call, calls, gate, say
 from support.soul import Stage, next_event, stage, until_end
 
+from kimi_tui.hooks.definitions import FoundHooks, Hook
+from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.rewind_values import Target
+from kimi_tui.tools.agent import AgentTool
+from kimi_tui.tools.agent_kind import AgentKind
 from kimi_tui.wire import events as ev
 
 
@@ -176,7 +182,7 @@ async def test_unknown_kinds_and_the_other_name(tmp_path: Path) -> None:
         assert "reviewed" in result(on)
 
 
-async def test_its_budget_of_steps(tmp_path: Path) -> None:
+async def test_its_budgets(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.soul.agents_config = on.soul.agents_config._replace(steps=2)
         on.server.script(
@@ -188,6 +194,14 @@ async def test_its_budget_of_steps(tmp_path: Path) -> None:
         await on.soul.run("go")
         assert "ended early" in result(on)
         assert "two" in result(on)
+        on.soul.agents_config = on.soul.agents_config._replace(tokens=100)
+        on.server.script(
+            calls([agent("read", "explore")]),
+            call("Glob", {"pattern": "*"}, text="three", usage=(90, 20)),
+            say("I see."),
+        )
+        await on.soul.run("again")
+        assert "100 were allowed" in result(on)
 
 
 async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
@@ -312,6 +326,7 @@ async def test_the_others_of_its_step_go_along(tmp_path: Path) -> None:
         assert {one.name: one.key for one in agents.states if one.name in keys} == keys
 
 
+@pytest.mark.exhaustive
 async def test_no_more_begin_once_all_are_stopped(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(
@@ -324,3 +339,113 @@ async def test_no_more_begin_once_all_are_stopped(tmp_path: Path) -> None:
         assert await turn == "done"
         assert "Not started" in result(on)
         assert [one.state for one in on.soul.agents.states] == ["stopped"]
+
+
+@pytest.mark.exhaustive
+async def test_ten_at_once_wait_for_their_places(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.soul.agents_config = on.soul.agents_config._replace(parallel=3)
+        on.server.script(
+            calls([agent(f"part {n}", "explore") for n in range(10)]),
+            *[gate(0, say(f"found {n}")) for n in range(10)],
+            say("all found"),
+        )
+        turn = asyncio.create_task(on.soul.run("go"))
+        await on.server.received(4)
+        agents = on.soul.agents
+        assert agents is not None
+        agents.steer("explore-10", "be brief")
+        for _ in range(10):
+            on.server.release()
+            await asyncio.sleep(0)
+        while not turn.done():
+            on.server.release()
+            await asyncio.wait([turn], timeout=0.05)
+        assert [one.state for one in agents.states] == ["done"] * 10
+        assert sum(role == "tool" for role, _ in on.sent()) == 10
+        # What was said before it began comes after its task.
+        last = next(r for r in on.server.requests if "part 9" in str(r.messages[1]["content"]))
+        assert str(last.messages[1]["content"]).endswith("part 9\n\nbe brief")
+
+
+async def test_a_hook_guards_its_calls_too(tmp_path: Path) -> None:
+    guard = Hook(
+        *("PreToolUse", "Write", "echo not here >&2; exit 2", 30.0, False, "user"), tmp_path
+    )
+    environ = {"PATH": os.environ["PATH"]}
+    async with stage(tmp_path, hooks=FoundHooks((guard,)), environ=environ) as on:
+        on.server.script(
+            calls([agent("Write b.txt")]),
+            call("WriteFile", {"path": "b.txt", "content": "1\n"}),
+            say("refused"),
+            say("done"),
+        )
+        await on.soul.begin_hooks("startup")
+        await on.soul.run("go")
+        assert "not here" in str(on.sent(2))
+        assert not (on.work / "b.txt").exists()
+
+
+@pytest.mark.exhaustive
+async def test_in_plan_mode_it_changes_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path, mode="plan") as on:
+        on.server.script(
+            calls([agent("Write b.txt")]),
+            call("WriteFile", {"path": "b.txt", "content": "1\n"}),
+            say("I may not"),
+            say("done"),
+        )
+        await on.soul.run("go")
+        assert not (on.work / "b.txt").exists()
+        assert "I may not" in result(on)
+
+
+async def test_an_undo_after_a_restart(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("found"), say("done"))
+        await on.soul.run("go")
+        assert on.soul.agents is not None
+        await on.soul.agents.rewind("explore-1", Target(0))
+        await on.reopen()
+        assert on.soul.agents is not None
+        assert on.soul.agents.state("explore-1").state == "paused"
+        await on.soul.travel.undo()
+        assert on.soul.agents.state("explore-1").state == "done"
+        await on.soul.travel.redo()
+        assert on.soul.agents.state("explore-1").state == "paused"
+        on.server.script(say("found again"), say("done again"))
+        await on.soul.resume()
+        assert "found again" in result(on)
+
+
+async def test_a_dmail_folds_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            calls([agent("Look", "explore")]),
+            say("a long report"),
+            calls([("SendDMail", {"message": "it is in a.txt", "checkpoint_id": 1})]),
+            say("done"),
+        )
+        await on.soul.run("go")
+        assert "a long report" not in str(on.sent())
+        assert "it is in a.txt" in str(on.sent())
+        assert on.soul.agents is not None
+        assert on.soul.agents.state("explore-1").last_words == "a long report"
+        await on.soul.travel.undo()
+        assert "a long report" in str(await on.messages())
+
+
+@pytest.mark.exhaustive
+async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+
+        async def models(name: str, effort: str, session_id: str) -> Any:
+            raise LLMError(f"No model {name}.")
+
+        on.soul.agent_models = models
+        kind = AgentKind("mine", "for me", "Do it.", model="sonnet")
+        on.soul.change_tools([AgentTool([kind])], ["Agent"])
+        on.server.script(calls([agent("x", "mine")]), say("with the session's"), say("done"))
+        await on.soul.run("go")
+        assert "with the session's" in result(on)
+        assert ["sonnet" in one.text for one in on.ear.notices()] == [True]
