@@ -74,6 +74,11 @@ def keys_beside(terminal: Terminal, n_keys: int) -> dict[str, float]:
     begin = terminal.n_bytes
     terminal.key("enter")
     terminal.wait_raw(b"tokenizer", start=begin, timeout_s=20)
+    return typed_keys(terminal, n_keys)
+
+
+def typed_keys(terminal: Terminal, n_keys: int) -> dict[str, float]:
+    """Return the same while something streams already."""
     begin, began = terminal.n_bytes, time.perf_counter()
     found: list[float] = []
     pause = began

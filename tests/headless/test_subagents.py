@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from headless.conftest import Scripts
 from support.chat_server import call, calls, say
 
@@ -34,6 +35,7 @@ def test_the_lines_of_a_sub_agent_carry_its_name(scripts: Scripts) -> None:
     assert (scripts.work / "b.txt").exists()
 
 
+@pytest.mark.exhaustive
 def test_nobody_is_there_to_say_yes_to_it(scripts: Scripts) -> None:
     scripts.server.script(
         calls([ASKS]),

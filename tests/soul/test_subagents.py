@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.chat_server import call, calls, gate, say
 from support.soul import Stage, next_event, stage, until_end
 
@@ -181,7 +182,7 @@ async def test_unknown_kinds_and_the_other_name(tmp_path: Path) -> None:
         assert "reviewed" in result(on)
 
 
-async def test_its_budget_of_steps(tmp_path: Path) -> None:
+async def test_its_budgets(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.soul.agents_config = on.soul.agents_config._replace(steps=2)
         on.server.script(
@@ -193,6 +194,14 @@ async def test_its_budget_of_steps(tmp_path: Path) -> None:
         await on.soul.run("go")
         assert "ended early" in result(on)
         assert "two" in result(on)
+        on.soul.agents_config = on.soul.agents_config._replace(tokens=100)
+        on.server.script(
+            calls([agent("read", "explore")]),
+            call("Glob", {"pattern": "*"}, text="three", usage=(90, 20)),
+            say("I see."),
+        )
+        await on.soul.run("again")
+        assert "100 were allowed" in result(on)
 
 
 async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
@@ -317,6 +326,7 @@ async def test_the_others_of_its_step_go_along(tmp_path: Path) -> None:
         assert {one.name: one.key for one in agents.states if one.name in keys} == keys
 
 
+@pytest.mark.exhaustive
 async def test_no_more_begin_once_all_are_stopped(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(
@@ -331,6 +341,7 @@ async def test_no_more_begin_once_all_are_stopped(tmp_path: Path) -> None:
         assert [one.state for one in on.soul.agents.states] == ["stopped"]
 
 
+@pytest.mark.exhaustive
 async def test_ten_at_once_wait_for_their_places(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.soul.agents_config = on.soul.agents_config._replace(parallel=3)
@@ -375,6 +386,7 @@ async def test_a_hook_guards_its_calls_too(tmp_path: Path) -> None:
         assert not (on.work / "b.txt").exists()
 
 
+@pytest.mark.exhaustive
 async def test_in_plan_mode_it_changes_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path, mode="plan") as on:
         on.server.script(
@@ -423,6 +435,7 @@ async def test_a_dmail_folds_it(tmp_path: Path) -> None:
         assert "a long report" in str(await on.messages())
 
 
+@pytest.mark.exhaustive
 async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
 

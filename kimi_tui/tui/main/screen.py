@@ -978,6 +978,9 @@ class MainScreen(Screen[None]):
     @on(Transcript.AgentOpened)
     def _agent_opened(self, event: Transcript.AgentOpened) -> None:
         """Show a sub-agent in place of the chat."""
+        if not event.name:
+            self.bench.tell("This sub-agent has not begun. It waits until the others have ended.")
+            return
         self.bench.start(subagents.open_agent(self.parts, event.name), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:

@@ -446,15 +446,12 @@ _LEAST_TASK = 12
 """The cells that the name of the tool leaves to the task of a sub-agent."""
 
 
-def _agent_label(
-    calls: Sequence[CallNode], call: CallNode, more: str, room: int, glyphs: Glyphs
-) -> list[Span]:
+def _agent_label(agents: Sequence[CallNode], more: str, room: int, glyphs: Glyphs) -> list[Span]:
     """Return the label of a step that started sub-agents: `Agent find the callers · 12 steps`, `3 sub-agents · 30 steps`.
 
-    Where room is short, the steps stay, and the task before the name of the tool.
+    Where room is short, the steps stay, and the task before the name of the tool; where it is very short, the task alone.
     """
-    agents = [each for each in calls if each.agent_steps >= 0]
-    task = call.target
+    name, task = agents[0].name, agents[0].target
     steps = f" · {numbers.counted(sum(each.agent_steps for each in agents), 'step')}"
     if len(agents) > 1:
         task, more = numbers.counted(len(agents), "sub-agent"), ""
@@ -462,10 +459,10 @@ def _agent_label(
     left = room - cell_len(steps)
     more = more if left - cell_len(more) >= _LEAST_TASK else ""
     left -= cell_len(more)
-    is_named = len(agents) == 1 and left - cell_len(call.name) - 1 >= _LEAST_TASK
-    head = [Span(f"{call.name} ", "tool")] if is_named else []
+    is_named = len(agents) == 1 and left - cell_len(name) - 1 >= _LEAST_TASK
+    head = [Span(f"{name} ", "tool")] if is_named else []
     left -= spans_width(head)
-    if left < 1:
+    if left < min(cell_len(task), _LEAST_NAME):
         return [Span(numbers.cut(task, room, glyphs.cut), "tool")]
     style = "ink" if head else "tool"
     return [*head, Span(numbers.cut(task, left, glyphs.cut), style), Span(steps + more, "quiet")]
@@ -478,8 +475,9 @@ def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[S
     whole = NOT_SENT if call.target.startswith(NOT_SENT) else call.target
     if call.card.kind == "path":
         whole = whole.rsplit("/", 1)[-1]
-    if call.agent_steps >= 0:
-        return _agent_label(checkpoint.calls, call, more, room, glyphs)
+    agents = [each for each in checkpoint.calls if each.agent_steps >= 0]
+    if agents and call.name == agents[0].name:
+        return _agent_label(agents, more, room, glyphs)
     # The tool and its file tell more than the number of the other calls.
     if call.card.kind == "path" or whole == NOT_SENT:
         more = more if cell_len(f"{call.name} {whole}{more}") <= room else ""

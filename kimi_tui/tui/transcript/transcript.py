@@ -227,7 +227,7 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             self.image = image
 
     class AgentOpened(Message):
-        """The card of a sub-agent was opened; `name` is the name of the sub-agent."""
+        """The card of a sub-agent was opened; `name` is its name, empty if it has not begun."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -1279,11 +1279,16 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
     def _open_agent(self, block: Block | None) -> bool:
         """Post that the sub-agent of a card is to be opened; return False if the block is no such card."""
         from kimi_tui.projection.blocks import ToolBlock
+        from kimi_tui.projection.subagents import AGENT_TOOLS
 
-        agent = block.agent if isinstance(block, ToolBlock) else None
-        if agent is not None:
-            self.post_message(self.AgentOpened(agent.name))
-        return agent is not None
+        if not isinstance(block, ToolBlock):
+            return False
+        agent = block.agent
+        # A second Enter on a card whose sub-agent waits for its turn must not preview a rewind of what goes on.
+        is_waiting = block.tool in AGENT_TOOLS and not block.over
+        if agent is not None or is_waiting:
+            self.post_message(self.AgentOpened(agent.name if agent is not None else ""))
+        return agent is not None or is_waiting
 
     def _choose_checkpoint(self, checkpoint: int, block: Block) -> None:
         from kimi_tui.projection.blocks import place_among_said
