@@ -177,6 +177,8 @@ class AgentServices(acp.Client):
         try:
             reader = await self._check(session_id)
             call = await reader.call(tool_call)
+            if call is not None:
+                reader.show(call)
             said = await self._ask(tool_call, options[:_MOST_OPTIONS], call)
         except (asyncio.CancelledError, RequestError):
             return cancelled
@@ -367,6 +369,7 @@ class AgentServices(acp.Client):
         call.served = True
         call.facts.kind = "execute"
         call.facts.raw_input = {"command": line}
+        reader.show(call)
         limit = min(output_byte_limit or _MOST_OUTPUT, _MOST_OUTPUT)
         terminal = _Terminal(limit)
         name = f"terminal-{uuid4().hex[:12]}"
