@@ -1,4 +1,4 @@
-"""`AnswerReader`: the updates of an external agent as steps of the conversation, while they come.
+"""`AgentAnswer`: the updates of an external agent as steps of the conversation, while they come.
 
 A step is what the agent says and the calls that follow; what comes after all of them have ended begins the next one, with a
 checkpoint. The messages of a step are in the context when it has ended, and its changes of files are known by then.
@@ -74,7 +74,7 @@ class ReadCall:
         self.allowed = False
 
 
-class AnswerReader:
+class AgentAnswer:
     """Reads the answer to one prompt.
 
     Args:

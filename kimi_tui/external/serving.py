@@ -23,7 +23,7 @@ from acp import RequestError, schema
 
 from kimi_tui.external.connection import AgentConnection
 from kimi_tui.external.looks import CHANGING, CallFacts, shown_path
-from kimi_tui.external.reading import AnswerReader, ReadCall
+from kimi_tui.external.reading import AgentAnswer, ReadCall
 from kimi_tui.filesystem import read_regular
 from kimi_tui.foreign_text import one_line, visible
 from kimi_tui.soul.errors import SoulError
@@ -112,7 +112,7 @@ class AgentServices(acp.Client):
         self._terminals: dict[str, _Terminal] = {}
         self._working: set[asyncio.Task[Any]] = set()
         self._versions: dict[str, str] = {}
-        self.reader: AnswerReader | None = None
+        self.reader: AgentAnswer | None = None
         self.connection: AgentConnection | None = None
         self.settled: Callable[[], Any] = _at_once
 
@@ -137,14 +137,14 @@ class AgentServices(acp.Client):
         if running or mine:
             await asyncio.wait({*mine, *running}, timeout=0.5)
 
-    def begin(self, reader: AnswerReader) -> None:
+    def begin(self, reader: AgentAnswer) -> None:
         """Let the agent ask for things, at the beginning of a prompt."""
         self._terminals = {
             name: one for name, one in self._terminals.items() if one.outcome is None
         }
         self.reader = reader
 
-    async def _check(self, session_id: str) -> AnswerReader:
+    async def _check(self, session_id: str) -> AgentAnswer:
         """Return the reader of the prompt that runs, once all earlier updates are read.
 
         Raises:
@@ -321,7 +321,7 @@ class AgentServices(acp.Client):
         return schema.WriteTextFileResponse()
 
     async def _own_call(
-        self, reader: AnswerReader, kind: schema.ToolKind, title: str, *, path: str = ""
+        self, reader: AgentAnswer, kind: schema.ToolKind, title: str, *, path: str = ""
     ) -> ReadCall:
         """Show a call for something that the agent asks for without a call of its own."""
         update = schema.ToolCallUpdate(
@@ -380,7 +380,7 @@ class AgentServices(acp.Client):
         return schema.CreateTerminalResponse(terminal_id=name)
 
     async def _run(
-        self, reader: AnswerReader, call: ReadCall, line: str, terminal: _Terminal, *, allowed: bool
+        self, reader: AgentAnswer, call: ReadCall, line: str, terminal: _Terminal, *, allowed: bool
     ) -> None:
         def hear(text: str) -> None:
             terminal.hear(text)
