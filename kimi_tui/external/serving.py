@@ -451,6 +451,22 @@ class AgentServices(acp.Client):
         await self.kill_terminal(session_id, terminal_id)
         self._terminals.pop(terminal_id, None)
 
+    # -- what is not offered -----------------------------------------------------------------------
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        """Refuse: forms are not among the abilities that the agent was told of."""
+        raise RequestError.method_not_found("elicitation/create")
+
+    async def complete_elicitation(self, elicitation_id: str, **_: Any) -> None:
+        """Nothing waits for it."""
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Refuse methods outside of the protocol."""
+        raise RequestError.method_not_found(f"_{method}")
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        """Ignore notifications outside of the protocol."""
+
     # -- how it is carried out ---------------------------------------------------------------------
 
     def _env(self, call: ReadCall, approver: _Approver, emit: Callable[[str], None]) -> ToolEnv:
