@@ -16,7 +16,7 @@ import pytest
 from support.mcp_session import configure, entry, session
 
 from kimi_tui.llm.request import plain_schema
-from kimi_tui.mcp import oauth, process
+from kimi_tui.mcp import oauth, process, transport
 from kimi_tui.mcp.config import server_of
 from kimi_tui.mcp.results import MOST_CHARS, parts_of
 from kimi_tui.mcp.schemas import MOST_PARTS, bounded, cleaned
