@@ -31,6 +31,8 @@ class KnownAgent(NamedTuple):
         env: the environment variables that it gets in addition to the usual ones; one that ends with `_` is a beginning.
         install: how to get it, as the end of a sentence that begins with a verb.
         login: the command with which the user logs in, in a terminal; empty if it is not known.
+        reads_files: whether it is to read files itself: Gemini CLI 0.61 does not understand that a file does not exist, when a
+            client says so, and cannot make a new one then.
     """
 
     name: str
@@ -39,6 +41,7 @@ class KnownAgent(NamedTuple):
     env: tuple[str, ...] = ()
     install: str = ""
     login: str = ""
+    reads_files: bool = False
 
 
 KNOWN: Mapping[str, KnownAgent] = {
@@ -67,6 +70,7 @@ KNOWN: Mapping[str, KnownAgent] = {
             ("GEMINI_", "GOOGLE_"),
             "install it with npm install -g @google/gemini-cli",
             "gemini",
+            reads_files=True,
         ),
         KnownAgent(
             "kimi-code",
@@ -124,6 +128,7 @@ class AgentProgram(NamedTuple):
         argv: the full path of the program, and its arguments.
         environ: its environment.
         login: the command with which the user logs in; empty if it is not known.
+        reads_files: whether it is to read files itself.
     """
 
     name: str
@@ -131,6 +136,7 @@ class AgentProgram(NamedTuple):
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     login: str = ""
+    reads_files: bool = False
 
 
 def missing_package() -> str:
@@ -163,6 +169,7 @@ def known_agents(configured: Mapping[str, ExternalAgentConfig]) -> dict[str, Kno
             (*(built_in.env if built_in else ()), *config.env),
             f"[external_agents.{name}] in config.toml names it",
             built_in.login if built_in else "",
+            reads_files=built_in is not None and built_in.reads_files,
         )
     return found
 
@@ -202,6 +209,7 @@ def agent_program(
                 (found, *command[1:], *arguments),
                 _environment(agent, environ),
                 agent.login,
+                agent.reads_files,
             )
     program = agent.commands[0][0]
     planted = os.path.isabs(program) and os.path.lexists(program)

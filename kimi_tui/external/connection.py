@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import acp
 from acp import RequestError, schema
 from pydantic import ValidationError
 
+from kimi_tui import lenient_json
 from kimi_tui.external.agents import AgentProgram
 from kimi_tui.external.pipe import AgentPipe
 from kimi_tui.external.places import AgentPlace
@@ -227,7 +228,9 @@ class AgentConnection:
             raise AgentFailed(f"{title} could not be started: {words or error}.") from error
         self._agent = acp.connect_to_agent(self._serves, self._pipe, use_unstable_protocol=True)
         capabilities = schema.ClientCapabilities(
-            fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True),
+            fs=schema.FileSystemCapabilities(
+                read_text_file=not self.program.reads_files, write_text_file=True
+            ),
             terminal=True,
         )
         said = await self._answer(
@@ -525,7 +528,7 @@ def _said(error: RequestError) -> str:
     data: object = error.data
     details = ""
     if isinstance(data, Mapping):
-        facts: Mapping[str, object] = data
+        facts = lenient_json.mapping(cast("object", data))
         details = next(
             (
                 text

@@ -125,6 +125,19 @@ class CallFacts:
                 return _plain_command(words)
         return ""
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it is known what the call is about, so that it can be shown; else a later update says so."""
+        if self.status not in ("", "pending"):
+            return True
+        match self.kind:
+            case "read" | "edit":
+                return bool(self.paths())
+            case "execute":
+                return self.says_command
+            case _:
+                return True
+
     def edits(self, work_dir: str) -> tuple[FileEdit, ...]:
         """Return the changes in it, without those that are too long to be compared."""
         found: list[FileEdit] = []
@@ -170,10 +183,10 @@ class CallFacts:
         match self.kind:
             case "execute":
                 return CallLook("Shell", {"command": self.command[:MOST_OUTPUT]})
-            case "read" | "edit":
-                # The path may come with a later update; the tool on the card stays.
-                name = "ReadFile" if self.kind == "read" else "StrReplaceFile"
-                return CallLook(name, {"path": paths[0]} if paths else {"description": self.title})
+            case "read" if paths:
+                return CallLook("ReadFile", {"path": paths[0]})
+            case "edit" if paths:
+                return CallLook("StrReplaceFile", {"path": paths[0]})
             case "search":
                 pattern = next(
                     (
@@ -200,6 +213,8 @@ _SHORT: Mapping[str, str] = {
     "move": "Move",
     "think": "Think",
     "switch_mode": "Change mode",
+    "edit": "Change",
+    "read": "Look at",
 }
 
 

@@ -1,4 +1,4 @@
-"""`UpdateReader`: the updates of an external agent as steps of the conversation, while they come.
+"""`AgentAnswer`: the updates of an external agent as steps of the conversation, while they come.
 
 A step is what the agent says and the calls that follow; what comes after all of them have ended begins the next one, with a
 checkpoint. The messages of a step are in the context when it has ended, and its changes of files are known by then.
@@ -52,6 +52,7 @@ class ReadCall:
 
     Attributes:
         began: when it began (monotonic, seconds).
+        is_shown: whether it was published at all.
         is_started: whether it was published as running.
         outcome: its result; None while it runs.
         output: publishes its live output; None without any.
@@ -65,7 +66,7 @@ class ReadCall:
         self.facts = facts
         self.look = look
         self.began = time.monotonic()
-        self.is_started = False
+        self.is_shown = self.is_started = False
         self.outcome: ToolOutcome | None = None
         self.output: LiveOutput | None = None
         self.shown = ""
@@ -73,7 +74,7 @@ class ReadCall:
         self.allowed = False
 
 
-class UpdateReader:
+class AgentAnswer:
     """Reads the answer to one prompt.
 
     Args:
@@ -228,6 +229,7 @@ class UpdateReader:
         todos = [{"title": one.title, "status": one.status} for one in items]
         call = ReadCall(key, CallFacts(key), CallLook("SetTodoList", {"todos": todos}))
         self._calls[f"\0{key}"] = call
+        call.is_shown = True
         self._wire.publish(ev.ToolCall(key, "SetTodoList", json.dumps({"todos": todos}), key))
         call.outcome = ToolOutcome(message="The plan was updated.", effects=(TodoBlock(items),))
         await self._publish_result(call, interrupted=False)
@@ -250,14 +252,14 @@ class UpdateReader:
             facts.take(update)
             key = call_key(point.uid, len(self._calls))
             call = self._calls[name] = ReadCall(key, facts, facts.look(self._work_dir))
-            look = call.look
-            self._wire.publish(ev.ToolCall(key, look.name, look.as_json, name, look.card))
         elif call.outcome is not None:
             return call
         else:
             call.facts.take(update)
         if call.served:
             return call
+        if call.facts.is_told:
+            self.show(call)
         if call.facts.status == "in_progress":
             self.started(call)
         if call.facts.has_ended:
@@ -266,8 +268,18 @@ class UpdateReader:
             self._show_output(call)
         return call
 
+    def show(self, call: ReadCall) -> None:
+        """Publish a call, once, as it is known now. Its tool does not change after that."""
+        if not call.is_shown:
+            call.is_shown = True
+            look = call.look = call.facts.look(self._work_dir)
+            self._wire.publish(
+                ev.ToolCall(call.key, look.name, look.as_json, call.facts.id, look.card)
+            )
+
     def started(self, call: ReadCall) -> None:
         """Publish that a call runs, once."""
+        self.show(call)
         look = call.facts.look(self._work_dir)
         # A card keeps its tool; what it is about may have come since.
         if look.name == call.look.name:

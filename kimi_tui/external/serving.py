@@ -23,7 +23,7 @@ from acp import RequestError, schema
 
 from kimi_tui.external.connection import AgentConnection
 from kimi_tui.external.looks import CHANGING, CallFacts, shown_path
-from kimi_tui.external.reading import ReadCall, UpdateReader
+from kimi_tui.external.reading import AgentAnswer, ReadCall
 from kimi_tui.filesystem import read_regular
 from kimi_tui.foreign_text import one_line, visible
 from kimi_tui.soul.errors import SoulError
@@ -112,7 +112,7 @@ class AgentServices(acp.Client):
         self._terminals: dict[str, _Terminal] = {}
         self._working: set[asyncio.Task[Any]] = set()
         self._versions: dict[str, str] = {}
-        self.reader: UpdateReader | None = None
+        self.reader: AgentAnswer | None = None
         self.connection: AgentConnection | None = None
         self.settled: Callable[[], Any] = _at_once
 
@@ -137,14 +137,14 @@ class AgentServices(acp.Client):
         if running or mine:
             await asyncio.wait({*mine, *running}, timeout=0.5)
 
-    def begin(self, reader: UpdateReader) -> None:
+    def begin(self, reader: AgentAnswer) -> None:
         """Let the agent ask for things, at the beginning of a prompt."""
         self._terminals = {
             name: one for name, one in self._terminals.items() if one.outcome is None
         }
         self.reader = reader
 
-    async def _check(self, session_id: str) -> UpdateReader:
+    async def _check(self, session_id: str) -> AgentAnswer:
         """Return the reader of the prompt that runs, once all earlier updates are read.
 
         Raises:
@@ -177,6 +177,8 @@ class AgentServices(acp.Client):
         try:
             reader = await self._check(session_id)
             call = await reader.call(tool_call)
+            if call is not None:
+                reader.show(call)
             said = await self._ask(tool_call, options[:_MOST_OPTIONS], call)
         except (asyncio.CancelledError, RequestError):
             return cancelled
@@ -319,7 +321,7 @@ class AgentServices(acp.Client):
         return schema.WriteTextFileResponse()
 
     async def _own_call(
-        self, reader: UpdateReader, kind: schema.ToolKind, title: str, *, path: str = ""
+        self, reader: AgentAnswer, kind: schema.ToolKind, title: str, *, path: str = ""
     ) -> ReadCall:
         """Show a call for something that the agent asks for without a call of its own."""
         update = schema.ToolCallUpdate(
@@ -367,6 +369,7 @@ class AgentServices(acp.Client):
         call.served = True
         call.facts.kind = "execute"
         call.facts.raw_input = {"command": line}
+        reader.show(call)
         limit = min(output_byte_limit or _MOST_OUTPUT, _MOST_OUTPUT)
         terminal = _Terminal(limit)
         name = f"terminal-{uuid4().hex[:12]}"
@@ -377,7 +380,7 @@ class AgentServices(acp.Client):
         return schema.CreateTerminalResponse(terminal_id=name)
 
     async def _run(
-        self, reader: UpdateReader, call: ReadCall, line: str, terminal: _Terminal, *, allowed: bool
+        self, reader: AgentAnswer, call: ReadCall, line: str, terminal: _Terminal, *, allowed: bool
     ) -> None:
         def hear(text: str) -> None:
             terminal.hear(text)
@@ -447,6 +450,22 @@ class AgentServices(acp.Client):
         """End a command and forget it."""
         await self.kill_terminal(session_id, terminal_id)
         self._terminals.pop(terminal_id, None)
+
+    # -- what is not offered -----------------------------------------------------------------------
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        """Refuse: forms are not among the abilities that the agent was told of."""
+        raise RequestError.method_not_found("elicitation/create")
+
+    async def complete_elicitation(self, elicitation_id: str, **_: Any) -> None:
+        """Nothing waits for it."""
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Refuse methods outside of the protocol."""
+        raise RequestError.method_not_found(f"_{method}")
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        """Ignore notifications outside of the protocol."""
 
     # -- how it is carried out ---------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from acp import helpers, schema
 from kimi_tui.external.connection import AgentConnection, AgentFailed, Block
 from kimi_tui.external.host import AgentHost
 from kimi_tui.external.places import AgentPlace
-from kimi_tui.external.reading import UpdateReader
+from kimi_tui.external.reading import AgentAnswer
 from kimi_tui.llm.message import ImagePart, Message, TextPart
 from kimi_tui.llm.provider import Usage
 from kimi_tui.prompts import prompt
@@ -93,7 +93,7 @@ class AgentTurns(AgentLoop):
         connection = await host.connected()
         blocks = await self._prompt_for(connection)
         change = await self._files.before_change(None)
-        reader = UpdateReader(conversation, change, n, self._work_dir)
+        reader = AgentAnswer(conversation, change, n, self._work_dir)
         services = host.services
         assert services is not None
         services.settled = lambda: self._read_all(connection, reader)
@@ -129,7 +129,7 @@ class AgentTurns(AgentLoop):
     async def _read(
         self,
         connection: AgentConnection,
-        reader: UpdateReader,
+        reader: AgentAnswer,
         asked: asyncio.Task[schema.PromptResponse],
     ) -> str:
         """Read updates until the agent has answered; return why it stopped."""
@@ -148,7 +148,7 @@ class AgentTurns(AgentLoop):
             self._count(said.usage)
         return str(said.stop_reason)
 
-    async def _read_all(self, connection: AgentConnection, reader: UpdateReader) -> None:
+    async def _read_all(self, connection: AgentConnection, reader: AgentAnswer) -> None:
         """Read the updates that have come."""
         async with self._reading:
             while (update := connection.next_update()) is not None:
@@ -176,7 +176,7 @@ class AgentTurns(AgentLoop):
     async def _stop_prompt(
         self,
         connection: AgentConnection,
-        reader: UpdateReader,
+        reader: AgentAnswer,
         asked: asyncio.Task[schema.PromptResponse],
     ) -> None:
         """Have the agent stop, and keep what it said until then."""
@@ -193,7 +193,7 @@ class AgentTurns(AgentLoop):
         self._conversation.wire.publish(StepInterrupted())
 
     async def _after(
-        self, connection: AgentConnection, reader: UpdateReader, *, ended: bool
+        self, connection: AgentConnection, reader: AgentAnswer, *, ended: bool
     ) -> None:
         """Look at the files, and note how far the session of the agent reaches now."""
         await reader.leave_files()

@@ -74,7 +74,7 @@ async def open_soul(
     permissions: ProjectPermissions | None = None,
     hooks: FoundHooks | None = None,
     checks: Sequence[EditCheck] = (),
-    kind: Callable[..., KimiSoul] = KimiSoul,
+    kind: Callable[..., KimiSoul] | None = None,
     has_prompt: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
@@ -105,7 +105,7 @@ async def open_soul(
         permissions: the permissions for the work folder that hold in every session; None for none.
         hooks: the hooks that run; None for no hooks at all.
         checks: the programs that run after edits.
-        kind: makes the engine.
+        kind: makes the engine; None for our own.
         has_prompt: whether the agent has a system prompt of this program.
 
     Raises:
@@ -191,7 +191,7 @@ async def open_soul(
             and not (commands_sandbox and commands_sandbox.is_whole)
         ):
             mode = "ask"
-        soul = kind(
+        soul = (kind or KimiSoul)(
             session,
             conversation,
             mode=mode,

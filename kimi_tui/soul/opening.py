@@ -207,10 +207,10 @@ async def open_session(
         )
         agent = await _external(launch, session)
         external = stage.provider is None and bool(agent)
-        kind: Callable[..., KimiSoul] | None = None
+        engine: Callable[..., KimiSoul] | None = None
         provider = stage.provider
         if provider is None and agent:
-            kind, provider = await _external_engine(launch, session, agent)
+            engine, provider = await _external_engine(launch, session, agent)
         provider = provider or await provider_of(launch, session.id)
         if given is not None:
             given.provided(provider)
@@ -225,7 +225,8 @@ async def open_session(
             skills, kinds, hooks, servers = None, None, None, ()
             toolset = toolset.without(*toolset.names)
         soul = await open_soul(
-            **({} if kind is None else {"kind": kind, "has_prompt": False}),
+            kind=engine,
+            has_prompt=engine is None,
             session=session,
             toolset=toolset,
             compaction=compaction,

@@ -549,3 +549,33 @@ def test_search_services_that_cannot_be_used(text: str, words: str) -> None:
     found, notices = search_of(text)
     assert found is None or "not a known key" in words
     assert any(words in one for one in notices) if words else not notices
+
+
+def test_external_agents_are_programs_with_their_words(tmp_path: Path) -> None:
+    config = parse_config(
+        b"""
+[external_agents.codex]
+command = ["codex-acp", "-c", "model=o3"]
+env = ["OPENAI_API_KEY"]
+[external_agents.line]
+command = "codex acp"
+[external_agents.none]
+env = ["A"]
+[external_agents.odd]
+command = ["a"]
+env = ["1A=x"]
+[external_agents."../up"]
+command = ["a"]
+""",
+        tmp_path / "config.toml",
+    )
+    agent = config.external_agents["codex"]
+    assert (agent.command, agent.env) == (("codex-acp", "-c", "model=o3"), ("OPENAI_API_KEY",))
+    assert list(config.external_agents) == ["codex", "odd"]
+    said = [notice.partition(": ")[2].partition(";")[0] for notice in config.notices]
+    assert [words[:52] for words in said] == [
+        "external_agents.line.command must be a list of words",
+        'external_agents.none.command is missing, such as ["c',
+        "external_agents.odd.env must be a list of names of v",
+        "external_agents.../up must be a name of letters, dig",
+    ]

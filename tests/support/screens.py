@@ -209,6 +209,7 @@ async def desk(
     notices: tuple[str, ...] = (),
     capabilities: tuple[str, ...] | None = None,
     hints: bool = False,
+    external_agent: tuple[str, ...] = (),
 ) -> AsyncIterator[Desk]:
     """Run the app in a folder of its own, with a model that the server plays.
 
@@ -233,6 +234,7 @@ async def desk(
         mode=mode,
         sandbox=sandbox,
         notices=notices,
+        external_agent=external_agent,
     )
     app = KimiApp(launch)
     # A test that gives notices a time of its own means it.
