@@ -430,10 +430,10 @@ def futures(folder: Path, theme: str, size: tuple[int, int]) -> None:
             terminal.wait_quiet(QUIET_S)
             terminal.key("enter")
             terminal.wait_for("started")
-            # A gate lets all go that wait at it, so each future waits there before the first is let go.
-            terminal.wait_for(lambda screen: screen.count("step 2") == len(FUTURES))
             if size[0] < WIDE:
                 terminal.key("ctrl+t")
+            # A gate lets all go that wait at it, so each future waits there before the first is let go.
+            terminal.wait_for(lambda screen: screen.count("step 2") == len(FUTURES))
             camera.still("futures-timeline")
             if size[0] < WIDE:
                 terminal.key("escape")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kimi_tui.filesystem import is_under, remove_tree
+from kimi_tui.filesystem import copy_tree, is_under, remove_tree
 from kimi_tui.tools.sandbox.layers import can_layer
 from kimi_tui.tools.sandbox.policy import STANDS_FOR, Policy
 from kimi_tui.workspace.ignore import is_of_version_control
@@ -229,7 +229,7 @@ def _overlay(base: Path, run: str, work: Path, shares: Sequence[Share]) -> PastV
 
 def _copy(base: Path, run: str, work: Path, shares: Sequence[Share]) -> PastView:
     top = os.path.join(run, "files")
-    shutil.copytree(base, top, symlinks=True)
+    copy_tree(base, top)
     mounts = [Mount(str(work), top, "")]
     shared: list[str] = []
     for share in _placed(shares, work, top):
@@ -243,14 +243,14 @@ def _elsewhere(
     base: Path, run: str, work: Path, shares: Sequence[Share], hidden: Collection[str]
 ) -> PastView:
     top = Path(os.path.realpath(run), work.name)
-    shutil.copytree(base, top, symlinks=True)
+    copy_tree(base, top)
     shared: list[str] = []
     for share in shares:
         if share.is_folder and not is_of_version_control(share.path.rpartition("/")[2]):
             target = top / share.path
             target.parent.mkdir(parents=True, exist_ok=True)
             if share.is_copied:
-                shutil.copytree(work / share.path, target, symlinks=True)
+                copy_tree(work / share.path, target)
                 continue
             target.symlink_to(work / share.path)
             shared.append(str(work / share.path))
@@ -270,7 +270,7 @@ def _placed(shares: Sequence[Share], work: Path, top: str) -> Iterator[Share]:
         source, target = os.path.join(work, share.path), os.path.join(top, share.path)
         try:
             if share.is_copied:
-                shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+                copy_tree(source, target)
                 continue
             if share.is_folder:
                 os.makedirs(target, exist_ok=True)
