@@ -39,7 +39,7 @@ def printed(command: str, folder: Path) -> str:
     [
         ("echo; echo one; echo two", "one"),
         ("exit 3", "The status line command ended with exit code 3."),
-        ("kill -9 $$", "The status line command got signal 9."),
+        ("kill -9 $$", "The status line command was ended by signal 9."),
         ("true", ""),
         ("printf '\\377\\000\\376'", "\ufffd\ufffd"),
     ],
