@@ -34,11 +34,11 @@ def written_options(request: ApprovalRequest) -> list[tuple[Written, str]]:
         return [("words", visible(request.words_offer))] if request.words_offer else []
     if request.kind == "question":
         return []
-    why = "keep planning: say what is missing" if request.kind == "plan" else "and say why"
+    why = "No, keep planning: say what is missing" if request.kind == "plan" else "No, and say why"
     can_change = request.changeable or request.kind in ("plan", "dmail")
     is_short = bool(request.detail) and len(request.detail) <= _MOST_CHARS
     change = [("change", "Yes, but let me edit it first")] if can_change and is_short else []
-    return cast("list[tuple[Written, str]]", [*change, ("why", f"No, {why}")])
+    return cast("list[tuple[Written, str]]", [*change, ("why", why)])
 
 
 def written_form(request: ApprovalRequest, option: Written) -> Form:

@@ -267,9 +267,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             push_once(self, dialog, self._keep_answer)
 
     def _question(self, setting: Setting) -> TextQuestion:
+        values = f" Values: {', '.join(setting.check.choices)}." if setting.check.choices else ""
         return TextQuestion(
             _title(setting),
-            setting.meaning,
+            f"{setting.meaning}{values}",
             "Separate entries with commas. Leave it empty for the default."
             if setting.check.kind == "list"
             else "Leave it empty for the default.",

@@ -241,17 +241,20 @@ def run_command(
                 stop=stop,
             )
     except subprocess.TimeoutExpired:
-        return _trouble(f"took longer than {LIMIT_S:.0f} s")
+        return _said(f"The status line command took longer than {LIMIT_S:.0f} s.")
     except OSError as error:
-        return _trouble(f"was not started: {clean(error.strerror or str(error))}")
+        reason = clean(error.strerror or str(error))
+        return _said(f"The status line command could not be started: {reason}.")
     if code:
-        return _trouble(f"ended with exit code {code}" if code > 0 else f"got signal {-code}")
+        if code < 0:
+            return _said(f"The status line command was ended by signal {-code}.")
+        return _said(f"The status line command ended with exit code {code}.")
     lines = data.decode("utf-8", "replace").split("\n")
     return ansi_spans(next((line for line in lines if line.strip()), ""))
 
 
-def _trouble(what: str) -> list[Span]:
-    return [Span(f"The status line command {what}.", "quiet")]
+def _said(words: str) -> list[Span]:
+    return [Span(words, "quiet")]
 
 
 class StatusLine:
