@@ -361,32 +361,25 @@ def _main_of_first(
     """Start the command below process 1, and report and carry out orders as `main` does; return the exit code.
 
     All processes in the namespace are below this one, so a signal reaches all of them at once, and none is left if it has no child.
+    It is confined as the command is, which it starts without a copy of itself.
 
     Args:
-        held: what the command needs to confine itself; None to start nothing.
+        held: what it needs to confine itself; None to start nothing.
         orders, reports, command, environ: as for `main`.
     """
     wake_read = _woken_by_children()
-    # These signals are for the command; the kernel passes no other on to process 1, which has no use for them.
-    before = [
-        (number, signal.signal(number, signal.SIG_IGN))
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    ]
-    child = os.fork() if held is not None else -1
-    if child == 0:
-        try:
-            os.setsid()
+    changed = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # These signals are for the command, which ignores those that the program ignores.
+        if signal.signal(number, signal.SIG_IGN) != signal.SIG_IGN:
+            changed.append(number)
+    child = -1
+    try:
+        if held is not None:
             sys.modules["confine"].confine_command(held)
-            signal.set_wakeup_fd(-1)
-            for number, handler in before:
-                signal.signal(number, handler)
-            for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-                signal.signal(number, signal.SIG_DFL)
-            os.execve(command[0], command, environ)
-        except OSError as error:
-            _report_error(reports, error)
-        finally:
-            os._exit(127)
+            child = os.posix_spawn(command[0], command, environ, setsid=True, setsigdef=changed)
+    except OSError as error:
+        _report_error(reports, error)
     _leave_streams()
     poll = select.poll()
     poll.register(orders, select.POLLIN)

@@ -318,8 +318,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
 
 
 class Held:
-    """All that a command below process 1 of its namespaces needs to confine itself: made before it is forked, as a child that does
-    little copies few pages.
+    """What a process needs to confine itself like a command.
 
     Attributes:
         rules: the descriptor of a Landlock ruleset.
@@ -349,7 +348,7 @@ def fork_first(online: bool) -> tuple[int, bool]:
 def set_up_first(
     words: list[str], sockets_from: int, ids: "tuple[int, int] | None" = None
 ) -> "Held":
-    """Confine a process that `fork_first` made, up to what it does to a command below it (`confine_command`).
+    """Confine a process that `fork_first` made, up to `confine_command`, after which it can do no more than the command.
 
     Args:
         words: the words, with `level:full`.
@@ -425,11 +424,11 @@ def _held(
     is_full, online = said["level"] == "full", said["network"] == "on"
     hidden = [*paths["hide"], *paths["empty"]]
     rules = _rules_for(abi, writable, hidden, paths["show"], is_full=is_full, online=online)
-    return Held(rules, _code_for(is_full, online, abi >= 9))
+    return Held(rules, _code_for(is_full=is_full, online=online, sockets=abi >= 9))
 
 
 def confine_command(held: "Held") -> None:
-    """Confine this process, which then executes the command.
+    """Confine this process, which then executes or starts the command.
 
     Raises:
         OSError: it is not completely confined; do not start the command.
@@ -1262,24 +1261,29 @@ def _install(code: bytes) -> None:
     _check(_libc.prctl(_PR_SECCOMP, 2, program, 0, 0), "filter")
 
 
-_codes: dict[tuple[bool, bool, bool], bytes] = {}
+_codes: dict[tuple[bool, bool, bool, bool], bytes] = {}
 
 
-def _code_for(is_full: bool, online: bool, sockets: bool) -> bytes:
-    """Return the filter of a command in the kernel's format; each is made once in a process, and known to those forked from it."""
-    key = is_full, online, sockets
+def _code_for(
+    *, is_full: bool, online: bool, sockets: bool = False, searches: bool = False
+) -> bytes:
+    """Return the filter of `_filter` in the kernel's format; each is made once in a process, and known to those forked from it."""
+    key = is_full, online, sockets, searches
     if key not in _codes:
-        _codes[key] = _written_filter(_filter(is_full=is_full, online=online, sockets=sockets))
+        steps = _filter(is_full=is_full, online=online, sockets=sockets, searches=searches)
+        _codes[key] = _written_filter(steps)
     return _codes[key]
 
 
 def prepare() -> None:
-    """Make what does not depend on the words, in a process from which those of commands will be forked."""
-    for online in (False, True):
-        try:
-            _code_for(True, online, landlock_abi() >= 9)
-        except OSError:
-            return
+    """Make what does not depend on the words, in a process from which those of commands and searches will be forked."""
+    try:
+        for online in (False, True):
+            _code_for(is_full=True, online=online, sockets=landlock_abi() >= 9)
+        _code_for(is_full=False, online=False, searches=True)
+    except OSError:
+        # Each command will say why.
+        return
 
 
 # -- bubblewrap -----------------------------------------------------------------------------------------
@@ -1503,17 +1507,17 @@ def begin_search(arguments: list[str]) -> None:
             place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
             os.dup2(place, int(number))
             os.close(place)
-        code = _filter(is_full=False, online=False, sockets=False, searches=True)
+        code = _code_for(is_full=False, online=False, searches=True)
         if told["level"] == ["filter"]:
             searched = searched_fd(map(int, told["given"]))
-            _tell(searched + 1, _written_filter(code))
+            _tell(searched + 1, code)
             for path in told["search"]:
                 os.dup2(_opened_no_link(path), searched)
             for at, path in enumerate(told["read"], searched + 2):
                 os.dup2(_opened_or_nothing(path), at)
         else:
             _let_read(told)
-            _set_filter(code)
+            _install(code)
             _hold_or_raise(lambda: _check(_libc.socket(_INET, 1, 0), "socket"))
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)

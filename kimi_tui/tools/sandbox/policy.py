@@ -93,8 +93,6 @@ _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"
 """Sections of git's settings whose values are addresses and names."""
 
 
-IN_THE_WAY = "The sandbox blocked"
-"""The beginning of the sentence about a refusal in a result."""
 _MOST_REFUSALS = 3
 _LONGEST_ERROR_LINE = 2000
 _REFUSED = re.compile(
