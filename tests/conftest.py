@@ -115,6 +115,8 @@ TOGETHER = {
     "tui/test_no_markup.py": "syntax trees",
     "tui/textual_patches/test_private_names.py": "syntax trees",
     "local_models/test_llama_cpp.py": "llama.cpp",
+    "soul/test_compatibility.py": "a session in which everything was done",
+    "tools/test_command_groups.py": "a repository with traps",
     "tools/sandbox/test_home.py": "a home of a thousand files",
     "tui/main/test_keystrokes.py": "a conversation",
     "tui/main/test_world_line_viewer.py": "four turns",

@@ -373,6 +373,7 @@ async def test_without_a_model_the_editor_is_told_to_set_one_up(
     assert "No model is configured" in str(refused.value)
 
 
+@pytest.mark.exhaustive
 async def test_standard_output_is_the_protocols_alone(desk: Desk) -> None:
     desk.server.script(say("Hello."))
     async with desk.process("--mode", "all") as (editor, agent):

@@ -95,6 +95,7 @@ def test_a_terminal_that_never_answers_is_asked_all_the_same(
     assert (configured.work / "ran").exists()
 
 
+@pytest.mark.exhaustive
 def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
     configured: Program, server: ChatServerThread
 ) -> None:

@@ -895,7 +895,8 @@ class ConversationController:
         """Let queued messages begin turns, after the texts that a killed program left have been given back."""
         if self.soul is not None and self._giving_back is not None:
             await asyncio.wait([self._giving_back])
-            await self.soul.attend()
+            if self.soul is not None:  # the session may have ended meanwhile
+                await self.soul.attend()
         elif self.turns is not None:
             await self.turns.attend()
 

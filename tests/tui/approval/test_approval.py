@@ -22,6 +22,7 @@ from kimi_tui.tool_cards import DiffBlock, DiffLine
 from kimi_tui.tui.approval.model import (
     FEW_ROWS,
     Choice,
+    answer_of_word,
     choices,
     counts,
     detail_rows,
@@ -129,6 +130,20 @@ def test_a_yes_for_the_session_only_where_one_is_offered() -> None:
     assert [choice.key for choice in choices(request())] == ["y", "n", "e"]
     offered = request(session_offer="Yes, and allow edits in this folder for this session")
     assert [choice.key for choice in choices(offered)] == ["y", "a", "n", "e"]
+
+
+def test_words_answer_as_the_key_of_an_answer_or_as_an_option() -> None:
+    asked = choices(request(kind="question", options=("In the `config`", "b")))
+    found = {word: answer_of_word(asked, word) for word in ("in the config ", "B", "yes", "in", "")}
+    assert {word: one.says for word, one in found.items() if one is not None} == {
+        "in the config ": "In the `config`",
+        "B": "b",
+    }
+    yes_or_no = {word: answer_of_word(choices(request()), word) for word in ("OK", "no", "y x")}
+    assert {word: one.then for word, one in yes_or_no.items() if one is not None} == {
+        "OK": "once",
+        "no": "no",
+    }
 
 
 # --- when it may be answered

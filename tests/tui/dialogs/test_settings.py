@@ -94,6 +94,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         assert read_config(file).keys == {"send": "ctrl+s"}
 
 
+@pytest.mark.exhaustive
 async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
         await one.ready()

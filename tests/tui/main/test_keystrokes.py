@@ -495,7 +495,7 @@ async def test_a_whole_word_and_enter_answer(home: Path, word: str, shown: str) 
     ("words", "then", "said"),
     [
         ("both of them", "Send this answer", "both of them"),
-        ("in the config", "Asked.", "In the `config`"),
+        pytest.param(*("in the config", "Asked.", "In the `config`"), marks=pytest.mark.exhaustive),
         ("", "No answer is selected", ""),
     ],
 )
