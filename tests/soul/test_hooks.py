@@ -351,7 +351,7 @@ async def test_without_a_sandbox_a_repositorys_guard_refuses(tmp_path: Path) -> 
         assert on.soul.hooks is not None
         await on.soul.hooks.allow_folder(await on.soul.hooks.folder_digest())
         (result,) = await ran(on, WRITE)
-        assert "there is none here" in result.output
+        assert "there is no sandbox here" in result.output
         assert not (on.work / "ran").exists()
 
 
