@@ -143,6 +143,7 @@ class _Tail:
 
     key: str
     text: str = ""
+    kind: type[object] = object
     shown_at: float = 0.0
 
 
@@ -297,11 +298,20 @@ class ToolCalls:
         block.agent = event
         return self._list.touched(block)
 
-    def agent_said(self, name: str, text: str, at: float) -> Change:
-        """Show the last line of what a sub-agent streams on its card, a few times a second."""
+    def agent_said(self, name: str, text: str, at: float, kind: type[object]) -> Change:
+        """Show the last line of what a sub-agent streams on its card, a few times a second.
+
+        Args:
+            name: the name of the sub-agent.
+            text: the next piece.
+            at: when it came, in seconds since 1970.
+            kind: the class of its event; another one than before begins a new line.
+        """
         tail = self._tails.get(name)
         if tail is None:
             return NOTHING
+        if kind is not tail.kind:
+            tail.kind, text = kind, f"\n{text}"
         tail.text = (tail.text + text)[-AGENT_TAIL_CHARS:]
         block = self._open.get(tail.key)
         if block is None or 0 <= at - tail.shown_at < AGENT_TAIL_S:

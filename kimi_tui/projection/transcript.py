@@ -673,7 +673,10 @@ class TranscriptModel:
         """Apply an event of a sub-agent, `record.source`: what it streams is the last line of its card."""
         match record.event:
             case TextPart(text) | ThinkPart(text):
-                return self._calls.agent_said(record.source, text, record.at)
+                kind = type(record.event)
+                return self._calls.agent_said(record.source, text, record.at, kind)
+            case StepBegin():
+                return self._calls.agent_said(record.source, "", record.at, StepBegin)
             case _:
                 return NOTHING
 

@@ -149,6 +149,11 @@ def test_what_one_streams_is_the_last_line_of_its_card_a_few_times_a_second() ->
     assert not said("I read \x1b[31mon", 100.1)
     assert said(".", 100.3)
     assert card.live_output == ["Then I read on."]
+    # The next step begins a new line, and the old one stays until there is one.
+    model.chat.apply_beside(EventRecord(99, 100.9, StepBegin(2), source="explore-1"))
+    assert card.live_output == ["Then I read on."]
+    assert said("It is here.", 101.2)
+    assert card.live_output == ["It is here."]
     assert (
         model.chat.apply_beside(EventRecord(99, 101.0, TextPart("x"), source="no-1")).first is None
     )

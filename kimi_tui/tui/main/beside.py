@@ -82,7 +82,13 @@ class BesideViewer:
         self._head(words)
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
         bench.screen.set_focus(view.transcript)
-        feed = await events()
+        try:
+            feed = await events()
+        except Exception:
+            # Its conversation cannot be read, as the notice of the caller says.
+            if self.view is view:
+                self.leave(back=True)
+            raise
         if self.view is not view:
             feed.stop()
             return

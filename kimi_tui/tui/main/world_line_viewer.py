@@ -186,6 +186,11 @@ class WorldLineViewer:
         info = next((one for one in await soul.lines.all() if one.n == world_line), None)
         if info is None:
             raise KeyError(f"There is no world line {world_line}.")
+        if agents := self._conversation.state.agents:
+            from kimi_tui.projection.subagents import with_agents
+
+            # The record of a line lacks the states of sub-agents.
+            return info, [*with_agents(records, agents)]
         return info, records
 
     async def _put(self, info: WorldLine, glance: Literal["", "coming"] = "") -> WorldLineView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.chat_server import ChatServer, call, calls, gate, say
 from support.screens import Desk, desk
 
@@ -129,3 +130,37 @@ async def test_esc_in_its_question_stops_it_and_esc_in_the_prompt_first_the_sub_
         await one.idle()
         await one.sees("Without them.")
         assert [each.agent.state for each in cards(one) if each.agent] == ["stopped"] * 3
+
+
+@pytest.mark.exhaustive
+async def test_a_view_that_cannot_be_read_closes_and_what_is_typed_wrong_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, desk(tmp_path, server.base_url) as one:
+        await one.ready()
+        await one.say("/agents nobody-1")
+        await one.sees('"nobody-1" is not a sub-agent of this session. /agents lists them.')
+        one.screen.prompt.area.take()
+        server.script(calls([agent("look")]), say("Here."), say("Done."))
+        await one.say("Look")
+        await one.idle()
+        await one.say("/agents")
+        await one.sees("kimi-tui's own")
+        await one.sees("done · look")
+        await one.pilot.press("enter")
+        await one.sees("Reading explore-1")
+        assert one.screen.subagents.view is not None
+        # The same one again stays, and Esc leads back.
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.subagents.view is None)
+        soul = one.screen.conversation.soul
+        assert soul is not None
+
+        async def refuses(*_: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(soul.agents, "listen", refuses)
+        await one.say("/agents explore-1")
+        await one.sees("Input/output error")
+        assert one.screen.subagents.view is None
+        assert one.screen.bench.on_view is one.screen.transcript
