@@ -269,6 +269,9 @@ class KimiSoul:
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = self._made_loop(dmails)
+        if main is not None:
+            # The words about a mode are for the agent of a session: they name tools that this one does not have.
+            self._loop.reminders.begins_in(self.mode)
         self._operations = Operations(session, conversation)
         self._alone = OneAtATime(self._stop_naming)
         self.travel = Travel(self._operations, self._jobs, self._alone)
