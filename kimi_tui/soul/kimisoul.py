@@ -273,6 +273,9 @@ class KimiSoul:
             self.inbox,
             self._attachments,
         )
+        if main is not None:
+            # The words about a mode are for the agent of a session: they name tools that this one does not have.
+            self._loop.reminders.begins_in(self.mode)
         self._operations = Operations(session, conversation)
         self._alone = OneAtATime(self._stop_naming)
         self.travel = Travel(self._operations, self._jobs, self._alone)

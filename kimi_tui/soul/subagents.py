@@ -380,18 +380,22 @@ class Subagents(AgentsPart):
         try:
             return await asyncio.shield(agent.work)
         except asyncio.CancelledError:
-            if agent.work.cancelled() and agent.is_stopping:
-                # It was stopped before it had begun.
-                await self._change_stored(
-                    agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
-                )
-                return _stopped_before(agent)
+            is_alone = agent.work.cancelled() and agent.is_stopping
             agent.work.cancel()
             await asyncio.wait([agent.work])
             if not agent.state.is_over:
                 await self._change_stored(
                     agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
                 )
+            if not is_alone:
+                raise
+            messages = () if agent.soul is None else agent.soul.session.context.messages
+            return _outcome(agent.state, _last_answer(messages))
+        except Exception as error:
+            why = f"The program failed: {type(error).__name__}."
+            await self._change_stored(
+                agent, state="failed", why=why, doing="", ended_at=time.time()
+            )
             raise
         finally:
             agent.work = None
@@ -725,12 +729,6 @@ def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
         how = "The user stopped it." if now.why == _BY_USER else how
         return ToolOutcome(text, f"{said} {how} {rest}", brief=brief)
     return ToolOutcome(text, f"{said} It ended early: {now.why} {rest}", is_error=True, brief=brief)
-
-
-def _stopped_before(agent: _Agent) -> ToolOutcome:
-    return failure(
-        f"{agent.state.name} was stopped by the user before it had begun.", brief="stopped"
-    )
 
 
 def _short(tokens: int) -> str:

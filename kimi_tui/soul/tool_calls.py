@@ -275,6 +275,11 @@ class _RunningCall:
         self._changes: list[ChangingTool] = []
 
     @property
+    def _name(self) -> str:
+        """The name of the tool for hooks: its own, also if the model called it by another one."""
+        return self._call.name if self._tool is None else self._tool.name
+
+    @property
     def may_have_acted(self) -> bool:
         """Whether the call got further than to a first question without an answer."""
         return not self._asking or bool(self._changes)
@@ -375,7 +380,7 @@ class _RunningCall:
         self._asking = True
         await self._conversation.context.sync()
         asked_at = time.monotonic()
-        said = await hooks.before_tool(call.name, call.arguments, call.key)
+        said = await hooks.before_tool(self._name, call.arguments, call.key)
         if said.asks and not said.by:
             shown = short_name(call.name, None if self._tool is None else self._tool.card)
             question = ApprovalQuestion(
@@ -439,7 +444,7 @@ class _RunningCall:
         asked_at = time.monotonic()
         try:
             said = await hooks.after_tool(
-                call.name,
+                self._name,
                 self._arguments,
                 call.key,
                 outcome.output,

@@ -576,7 +576,8 @@ def stored(model: SessionModel, is_same: bool) -> dict[str, Any]:
     # Jobs end with the program, and what waited is given back.
     facts["state"] = state._replace(jobs=0, queued=(), usage=usage, asked_at=0.0, step=0)
     facts["gauge"] = facts["gauge"][0]._replace(step_input=None, step_output=None)
-    if not is_same:
+    # A figure of no message is that of prompt and tools in a form that is not stored.
+    if not is_same or (usage is not None and not usage.messages):
         facts["state"] = facts["state"]._replace(tools="on", usage=None)
         del facts["gauge"], facts["figures"]
         facts["paths"] = {

@@ -413,8 +413,10 @@ async def test_an_undo_after_a_restart(tmp_path: Path) -> None:
         assert on.soul.agents.state("explore-1").state == "done"
         await on.soul.travel.redo()
         assert on.soul.agents.state("explore-1").state == "paused"
+        # A message lets it go on as well, and comes after its result.
         on.server.script(say("found again"), say("done again"))
-        await on.soul.resume()
+        await on.soul.run("and then?")
+        assert [role for role, _ in on.sent()][-2:] == ["tool", "user"]
         assert "found again" in result(on)
 
 
