@@ -86,11 +86,9 @@ class SessionModel:
 
     def take_state(self, other: SessionModel) -> None:
         """Take the state of another model of the same session, and show the sub-agents that it knows: no record has those."""
-        self.state = other.state
         for agent in other.state.agents:
-            record = EventRecord(0, 0.0, agent)
-            self.chat.apply(record)
-            self.timeline.apply(record)
+            self.apply(EventRecord(0, 0.0, agent))
+        self.state = other.state
 
     def settle(self, *, running: bool) -> None:
         """The history is over: what it left open, as that of a killed program does, is over, too, unless something runs."""

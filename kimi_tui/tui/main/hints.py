@@ -114,7 +114,7 @@ def hints(
         empty: whether the prompt is empty, so that `?` shows the keys.
     """
     if place == "chat":
-        return _in_chat(keys)
+        return _in_chat(keys, opens=bool(state.agents))
 
     def key(name: str) -> str:
         return key_of(name, keys)
@@ -288,8 +288,13 @@ _PAIRS = (
 _SHORT = {"chat.preview": "go back", "chat.fold": "unfold", "chat.copy": "copy", "chat.pin": "pin"}
 
 
-def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
-    """Return the keys of the chat, from its bindings: those of a pair as one, the way out before rare ones."""
+def _in_chat(keys: Mapping[str, str], *, opens: bool = False) -> tuple[Hint, ...]:
+    """Return the keys of the chat, from its bindings: those of a pair as one, the way out before rare ones.
+
+    Args:
+        keys: the configured keys, by action.
+        opens: whether there are cards of sub-agents, which the key opens that goes back elsewhere.
+    """
     from kimi_tui.tui.transcript.transcript import Transcript
 
     paired = {name for first, second, _ in _PAIRS for name in (first, second)}
@@ -299,6 +304,8 @@ def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
         for one in bound
         if one.id and one.id not in paired
     }
+    if opens and "chat.preview" in words:
+        words["chat.preview"] = "go back, or open a sub-agent"
     often = [name for name in _SHORT if name in words]
     rest = [name for name in words if name not in often]
     return known(

@@ -985,6 +985,9 @@ class MainScreen(Screen[None]):
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
         """Pin a message of the chat, or unpin it."""
+        if self.beside.view is not None:
+            self.bench.tell("Only messages of the current conversation can be pinned.")
+            return
         self.bench.start(world_lines.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
