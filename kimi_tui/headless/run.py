@@ -141,7 +141,7 @@ class _Run:
         options, launch = self._options, self._launch
         for notice in launch.notices:
             complain(notice)
-        if isinstance(launch.choice, NeedsChoice):
+        if isinstance(launch.choice, NeedsChoice) and not launch.external_agent:
             raise ConfigError(_no_model(launch.choice))
         if options.schema is not None:
             from kimi_tui.headless.schema import Schema
