@@ -36,8 +36,10 @@ def written_options(request: ApprovalRequest) -> list[tuple[Written, str]]:
         return []
     why = "No, keep planning: say what is missing" if request.kind == "plan" else "No, and say why"
     can_change = request.changeable or request.kind in ("plan", "dmail")
-    is_short = bool(request.detail) and len(request.detail) <= _MOST_CHARS
-    change = [("change", "Yes, but let me edit it first")] if can_change and is_short else []
+    # A field shows no signs for characters that cannot be seen, so such a text is not agreed to there.
+    is_plain = visible(request.detail) == request.detail
+    fits = bool(request.detail) and len(request.detail) <= _MOST_CHARS and is_plain
+    change = [("change", "Yes, but let me edit it first")] if can_change and fits else []
     return cast("list[tuple[Written, str]]", [*change, ("why", why)])
 
 

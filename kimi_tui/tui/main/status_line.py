@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from kimi_tui.tui.main.conversation import ConversationController
     from kimi_tui.tui.main.workbench import Workbench
 
-RUN_S = 0.3
-"""The least seconds from one run of the command to the next."""
+EVERY_S = 0.3
+"""The least seconds from one look at the facts to the next; so the command runs about three times a second at most."""
 LIMIT_S = 5.0
 MOST_OUTPUT = 64 << 10
 """Bytes; a command that prints more is ended, and its first line is shown."""
@@ -278,7 +278,7 @@ class StatusLine:
         self._bench = bench
         self._conversation = conversation
         self._config = config
-        self._began = self._ran_at = time.monotonic()
+        self._began = time.monotonic()
         self._worked = Worked()
         self._asked_at = 0.0
         """The time of the event with which the model was asked; 0 while it is not."""
@@ -287,17 +287,18 @@ class StatusLine:
         """The facts of the last run of the command."""
         self._run: asyncio.Task[None] | None = None
         self._stop = Flag()
-        self._is_stale = False
-        """Whether something has happened since the running command was started."""
+        self._newest: StatusFacts | None = None
+        """The facts that the command has not been run for."""
         self._clock: asyncio.TimerHandle | None = None
-        self._ran_at = -RUN_S
+        self._looking: asyncio.TimerHandle | None = None
+        self._looked_at = self._began - EVERY_S
 
     def use(self, config: StatuslineConfig) -> None:
         """Use other items, or another command."""
         if config.command != self._config.command:
             self._given, self._printed = None, []
         self._config = config
-        self.changed()
+        self._look()
 
     def apply(self, records: Sequence[EventRecord]) -> None:
         """Take events of the session, in order."""
@@ -320,36 +321,42 @@ class StatusLine:
         self.changed()
 
     def changed(self) -> None:
+        """Look at the facts soon: at once, unless that was done a moment ago."""
+        if self._looking is None and not self._stop.is_set():
+            delay_s = max(0.0, self._looked_at + EVERY_S - time.monotonic())
+            self._looking = self._bench.tasks.call_later(delay_s, self._look)
+
+    def stop(self) -> None:
+        """End the command if it runs, and the timers."""
+        self._stop.set()
+        for timer in (self._looking, self._clock):
+            if timer is not None:
+                timer.cancel()
+
+    def _look(self) -> None:
         """Show the facts as they are now, and have the command run if they are not those of its last run."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking, self._looked_at = None, time.monotonic()
         facts = self._facts()
         self._row.show(self._printed, item_words(self._config.items, facts))
         if self._config.command:
-            self._is_stale = True
+            self._newest = facts
             if self._run is None or self._run.done():
                 self._run = self._bench.start(self._follow())
         if "time" in self._config.items and self._clock is None:
             self._clock = self._bench.tasks.call_later(60 - time.time() % 60, self._minute)
 
-    def stop(self) -> None:
-        """End the command if it runs, and the clock."""
-        self._stop.set()
-        if self._clock is not None:
-            self._clock.cancel()
-
     def _minute(self) -> None:
         self._clock = None
-        self._row.show(self._printed, item_words(self._config.items, self._facts()))
-        if "time" in self._config.items:
-            self._clock = self._bench.tasks.call_later(60 - time.time() % 60, self._minute)
+        self.changed()
 
     async def _follow(self) -> None:
-        """Run the command as long as something new has happened."""
-        while self._is_stale and self._config.command and not self._stop.is_set():
-            await asyncio.sleep(max(0.0, self._ran_at + RUN_S - time.monotonic()))
-            self._is_stale, self._ran_at = False, time.monotonic()
-            facts, command = self._facts(), self._config.command
-            given = as_json(facts)
-            if self._given == (known := _without_durations(given)):
+        """Run the command, and again as long as the facts have changed meanwhile."""
+        while (facts := self._newest) is not None and not self._stop.is_set():
+            self._newest = None
+            command, given = self._config.command, as_json(facts)
+            if not command or self._given == (known := _without_durations(given)):
                 continue
             self._given = known
             printed = await asyncio.to_thread(
@@ -362,13 +369,15 @@ class StatusLine:
             )
             if command == self._config.command and not self._stop.is_set():
                 self._printed = printed
-                self._row.show(printed, item_words(self._config.items, self._facts()))
+                self.changed()
 
     def _facts(self) -> StatusFacts:
         conversation, bench = self._conversation, self._bench
         soul = conversation.soul
         tree = bench.views.timeline.model.tree
-        cost = soul.cost if soul is not None else None
+        # It is a sum over all checkpoints.
+        is_asked = bool(self._config.command) or "cost" in self._config.items
+        cost = soul.cost if is_asked and soul is not None else None
         return StatusFacts(
             conversation.state,
             bench.header.heading,
@@ -377,7 +386,7 @@ class StatusLine:
             str(live_path(soul.session.dir)) if soul is not None else "",
             tree.live[-1].id if tree.live else -1,
             1 + len(tree.lines),
-            conversation.cost_words(),
+            formatting.cost_words(cost) if cost is not None else "",
             next((amount for name, amount in cost.amounts if name == "$"), 0.0) if cost else 0.0,
             time.monotonic() - self._began,
             self._worked,
