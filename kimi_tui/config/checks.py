@@ -145,7 +145,7 @@ def some_of(names: tuple[str, ...]) -> Check:
     return Check("list", read, names)
 
 
-def _command(value: Any) -> str:
+def _shell_command(value: Any) -> str:
     words = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not all(isinstance(word, str) and "\0" not in word for word in words):
         raise ValueError("must be a command line, or a list of words")
@@ -176,6 +176,6 @@ THINKING = Check("text", _thinking)
 """The check for `true`, `false` or an effort; they are read as `on`, `off` or the word in lower case."""
 CURRENCY = Check("text", _currency)
 URL = Check("text", _url)
-COMMAND = Check("text", _command)
+SHELL_COMMAND = Check("text", _shell_command)
 """The check for a command line for the shell; a list of words is read as one that has them unchanged."""
 PROVIDER_TYPE = Check("text", _provider_type)

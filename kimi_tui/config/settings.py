@@ -15,6 +15,7 @@ from kimi_tui.config.checks import (
     CURRENCY,
     FLAG,
     PROVIDER_TYPE,
+    SHELL_COMMAND,
     STRIPPED,
     TEXT,
     TEXTS,
@@ -580,7 +581,7 @@ class StatuslineConfig(NamedTuple):
     )
     command: str = setting(
         "",
-        COMMAND,
+        SHELL_COMMAND,
         "A command whose first line of output is shown in the status line. It gets the session's facts as JSON, "
         "so a status line script for Claude Code works here.",
         "now",
