@@ -183,7 +183,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
                 "copy the message to the current world line; in the files: copy the file to the work folder",
             ),
             (("futures.read",), "open the future to read its conversation"),
-            (("futures.opinion",), "ask the model how the futures differ; its answer changes nothing"),
+            (
+                ("futures.opinion",),
+                "ask the model how the futures differ; its answer changes nothing",
+            ),
             (("futures.stop",), "stop the future"),
             (("futures.prune",), "delete the future; you are asked first"),
             (("futures.new",), "start new futures from the end of the current conversation"),
