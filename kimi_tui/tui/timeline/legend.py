@@ -85,7 +85,7 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         ("~+7k", "tokens, estimated until the server has counted them"),
         (f"28k{glyphs.to}12k", "tokens in the context before and after a compaction"),
         ("+2", "after a tool's name: the step made 2 more tool calls"),
-        ("Agent … · 12 steps", "the step started a sub-agent, which made 12 steps of its own"),
+        ("· 12 steps", "the step started a sub-agent, which made 12 steps of its own"),
         (f"{glyphs.files}3", "3 files changed in the step"),
         ("+11 steps", "11 collapsed steps; Space expands them"),
         ("1 18.4k", "on a future: tokens of all its calls so far"),
