@@ -145,6 +145,8 @@ class AgentConnection:
         self._prompting: asyncio.Task[schema.PromptResponse] | None = None
         self._repeats = False
         """Whether the agent repeats messages that are in the context already."""
+        self._is_read = False
+        """Whether somebody reads the updates."""
         self.on_facts: Callable[[], object] = bool
         self.session = ""
         self.is_fresh = False
@@ -191,7 +193,7 @@ class AgentConnection:
             case schema.SessionInfoUpdate(title=title):
                 self.facts.title = one_line(title or "")[:_LONGEST]
             case _:
-                if not self._repeats:
+                if self._is_read:
                     self._updates.append(update)
                     self._news.set()
                 return
@@ -205,8 +207,9 @@ class AgentConnection:
         self._room.set()
         return self._updates.popleft()
 
-    def drop_updates(self) -> None:
-        """Drop the updates that nobody has taken: they belong to a prompt that was stopped."""
+    def end_reading(self) -> None:
+        """Drop what the agent says from now on, until the next prompt: nobody reads it."""
+        self._is_read = False
         self._updates.clear()
         self._room.set()
 
@@ -396,7 +399,7 @@ class AgentConnection:
     def prompt(self, blocks: Sequence[Block]) -> asyncio.Task[schema.PromptResponse]:
         """Send a prompt; return a task that ends with its answer. `prompt_failed` puts its error into words."""
         agent = self._running()
-        self.is_fresh = False
+        self.is_fresh, self._is_read = False, True
         self._prompting = asyncio.create_task(
             agent.prompt(session_id=self.session, prompt=list(blocks)), name="prompt of an agent"
         )

@@ -185,6 +185,7 @@ class AgentAnswer:
         if parts or calls:
             await self._conversation.append([answer, *results])
             self._conversation.context.sync_soon()
+            self._conversation.publish_status()
 
     async def finish(self, *, interrupted: bool) -> None:
         """End the last step, at the end of the prompt."""

@@ -194,11 +194,10 @@ class ConversationController:
         state = self.state._replace(parts=parts)
         if "session" in parts:
             self.soul = opened.soul
-            if "model" not in parts:
+            if "model" not in parts and not self.launch.external_agent:
                 # A new session, or a fork, has the same agent.
-                self.launch = self.launch._replace(
-                    external_agent=opened.soul.session.state.external_agent
-                )
+                stored = opened.soul.session.state.external_agent
+                self.launch = self.launch._replace(external_agent=(stored,))
             # The header is updated first, since drawing a long history takes a while.
             for fact in opened.soul.facts:
                 state = reduce(state, EventRecord(0, 0.0, fact))
