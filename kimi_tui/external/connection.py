@@ -342,6 +342,24 @@ class AgentConnection:
             self.facts.settings[_MODE] = AgentSetting(
                 _MODE, "Mode", "mode", modes.current_mode_id, choices
             )
+        if not self._of("model"):
+            self._take_models()
+
+    def _take_models(self) -> None:
+        """Take over the models of an agent without options, if it has told any."""
+        told, self._pipe.models = self._pipe.models, {}
+        found: list[AgentChoice] = []
+        for item in lenient_json.listing(told.get("availableModels"))[:_MOST_CHOICES]:
+            fields = lenient_json.mapping(item)
+            if name := lenient_json.text(fields.get("modelId")):
+                shown = one_line(lenient_json.text(fields.get("name")))[:80] or name[:80]
+                about = one_line(lenient_json.text(fields.get("description")))[:200]
+                found.append(AgentChoice(name, shown, about))
+        if found:
+            current = lenient_json.text(told.get("currentModelId"))
+            self.facts.settings[_MODEL] = AgentSetting(
+                _MODEL, "Model", "model", current, tuple(found)
+            )
 
     def _take_settings(self, options: Sequence[Any] | None) -> None:
         """Take over the settings that the agent offers."""
@@ -386,6 +404,15 @@ class AgentConnection:
                 agent.set_session_mode(session_id=self.session, mode_id=value), "change its mode"
             )
             self._took_mode(value)
+            return
+        if setting.id == _MODEL:
+            asked = {"sessionId": self.session, "modelId": value}
+            # The package has no method for it.
+            connection: Any = getattr(agent, "_conn")  # noqa: B009 - a private part
+            await self._answer(
+                connection.send_request("session/set_model", asked), "change its model"
+            )
+            self.facts.settings[_MODEL] = setting._replace(value=value)
             return
         said = await self._answer(
             agent.set_config_option(session_id=self.session, config_id=setting.id, value=value),
@@ -511,6 +538,8 @@ class AgentConnection:
 
 _MODE = "\0mode"
 """The id of the setting that stands for the modes of an agent without options; no option of an agent has it."""
+_MODEL = "\0model"
+"""Likewise for its models."""
 
 
 async def _closed(agent: Any) -> None:

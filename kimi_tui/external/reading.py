@@ -331,6 +331,10 @@ class AgentAnswer:
         if failed and not brief:
             brief = "failed"
         message = "" if facts.has_ended else _NO_END
+        changed = [one.path for one in facts.edits(self._work_dir)]
+        if changed and not (output or message or failed):
+            # The text of the conversation says it, where an agent is told of the conversation as text.
+            message = f"Changed {', '.join(changed[:20])}."
         return ToolOutcome(output, message, failed, brief, tuple(effects))
 
     async def _close(self, call: ReadCall, *, interrupted: bool) -> None:
