@@ -103,6 +103,15 @@ class ExternalSoul(KimiSoul):
         mode = self.host.setting("mode")
         return f"{self.name}, {mode.shown}" if mode is not None and mode.shown else self.name
 
+    @property
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The modes and the models that the agent offers, by name."""
+        modes, models = (
+            () if (one := self.host.setting(category)) is None else one.choices
+            for category in ("mode", "model")
+        )
+        return tuple(one.name for one in modes), tuple(one.name for one in models)
+
     def _heard_news(self) -> None:
         """Publish the model and the mode of the agent, if they are others than before."""
         self._conversation.tell_model()

@@ -377,7 +377,10 @@ class ConversationController:
 
     @property
     def values(self) -> Values:
-        """The known models and thinking settings."""
+        """The known models and thinking settings; of an external agent its models and modes."""
+        if self.soul is not None and "model" not in self.state.parts:
+            modes, models = self.soul.agent_values
+            return Values(models, modes=tuple((name, "") for name in modes))
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
@@ -394,7 +397,7 @@ class ConversationController:
     def learn_models(self) -> None:
         """Ask the server in the background for its models; once, unless it could not be asked."""
         choice = self.launch.choice
-        if self.launch.demo or not isinstance(choice, ModelChoice):
+        if self.launch.demo or self.launch.external_agent or not isinstance(choice, ModelChoice):
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice
