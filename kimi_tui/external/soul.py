@@ -6,6 +6,7 @@ compaction, background commands and the settings of a model among it, is lacking
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,12 @@ from kimi_tui.external.connection import AgentFailed, AgentSetting
 from kimi_tui.external.host import AgentHost
 from kimi_tui.external.serving import AgentServices
 from kimi_tui.external.turns import AgentTurns
+from kimi_tui.images import Image
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.usage import Cost
-from kimi_tui.wire.events import Notice
+from kimi_tui.wire.events import Notice, When
 
 
 class ExternalSoul(KimiSoul):
@@ -65,6 +67,18 @@ class ExternalSoul(KimiSoul):
             return (f"{error.message} {error.advice}".strip(),)
         self._heard_news()
         return ()
+
+    def say(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> str:
+        """Send a message as `KimiSoul.say`; during a turn it waits for its end, since the protocol has no way into a running one."""
+        if self.running:
+            when = "after the turn"
+        return super().say(text, images, when, carry_out)
 
     @property
     def settings(self) -> tuple[AgentSetting, ...]:
