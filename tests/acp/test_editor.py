@@ -222,6 +222,10 @@ async def test_time_travel_says_first_what_it_takes(desk: Desk) -> None:
         assert editor.asked[-1][1] == ["keep", "no"]
         for wrong in ("/rewind", "/rewind 9", "/switch 7", "/rewind -1", "/rewind 0 x", "/compact"):
             await ask(agent, session, wrong)
+        assert editor.asked[-1][1] == ["compact", "no"]
+        editor.choose = lambda options: options[0].option_id
+        await ask(agent, session, "/compact")
+        assert editor.text.endswith("Nothing was compacted.")  # it is too short for that
     assert "Which checkpoint?" in editor.text
     assert "Traceback" not in editor.text
     assert "KeyError" not in editor.text
