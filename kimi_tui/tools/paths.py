@@ -23,6 +23,7 @@ from kimi_tui.filesystem import links_to, real_path
 from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
 from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
+from kimi_tui.tools.sandbox.view import STANDS_FOR
 from kimi_tui.workspace.protected_names import (
     GuardedLink,
     NameList,
@@ -73,12 +74,6 @@ def with_tilde(path: Path, home: str) -> str:
     if home and path.is_relative_to(home):
         return "/".join(("~", *path.relative_to(home).parts))
     return str(path)
-
-
-STANDS_FOR = "KIMI_TUI_STANDS_FOR"
-"""The environment variable with the path of the folder for which the work folder stands, where that is a copy: what the model reads
-names files by their paths in that folder.
-"""
 
 
 def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPath:
