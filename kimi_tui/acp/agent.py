@@ -352,7 +352,7 @@ def _servers(given: Sequence[Server]) -> tuple[ServerConfig, ...]:
                 }
             case _:
                 raise ConfigError(
-                    f'The MCP server "{one_line(one.name)[:40]}" is reached through the editor, which is not supported.'
+                    f'The MCP server "{one_line(one.name)[:40]}" is one that the editor runs itself, which kimi-tui does not support. Use a server with a command or an HTTP address.'
                 )
         try:
             found.append(server_of(name, entry, Path("the editor"), "user"))

@@ -87,7 +87,8 @@ def contents(request: ApprovalRequest, work_dir: str) -> list[Content]:
 
 def explained(request: ApprovalRequest, *, has_detail: bool = True) -> str:
     """Return a question with its exact text and what else the app says about it."""
-    words = [visible(request.question)]
+    who = f"{visible(request.agent)}: " if request.agent else ""
+    words = [f"{who}{visible(request.question)}"]
     if request.detail and has_detail:
         detail = visible(request.detail)
         is_prose = request.kind in ("plan", "dmail", "question")

@@ -433,7 +433,8 @@ class EditorSession:
         call = request.key or f"question-{request.id}"
         try:
             if not self._updates.knows(call):
-                title = one_line(request.question)[:200]
+                who = f"{request.agent}: " if request.agent else ""
+                title = one_line(f"{who}{request.question}")[:200]
                 await self._send(helpers.start_tool_call(call, title, status="pending"))
             said = await self._answer(request, call)
             if not request.key:

@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, EditorCommand] = {
     "checkpoints": EditorCommand("List the checkpoints of this conversation"),
     "worldlines": EditorCommand("List the other world lines (branches of this conversation)"),
     "switch": EditorCommand("Switch to a world line (a branch)", "K"),
-    "compact": EditorCommand("Replace older messages by a summary", "what to keep"),
+    "compact": EditorCommand("Replace older messages by a summary", "what the summary must keep"),
 }
 
 
@@ -87,7 +87,11 @@ class EditorTravel:
         except (SoulBusy, SessionError) as error:
             return str(error)
         except KeyError as error:
-            return str(error.args[0]) if error.args else "There is no such checkpoint."
+            return (
+                str(error.args[0])
+                if error.args
+                else "There is no such checkpoint. /checkpoints lists them."
+            )
         except OSError as error:
             return f"Nothing changed: {error.strerror or error}."
 

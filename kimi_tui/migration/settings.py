@@ -399,7 +399,10 @@ class _SettingsFinder:
         target = self._ours / f"{kind}s" / (name if kind == "skill" else f"{name}.md")
         state: State = "new"
         if not _NAME.fullmatch(name):
-            state, why = "unusable", "its name has no character that a command name may contain"
+            state, why = (
+                "unusable",
+                "its name contains no letter from a to z and no digit, so it cannot be a command here",
+            )
         elif os.path.lexists(target):
             state, why = "present", f"{short(target)} exists"
         elif copies and place == "folder":

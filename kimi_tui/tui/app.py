@@ -253,8 +253,9 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     # --- screens
 
     def _is_first_run(self) -> bool:
-        """Return whether no model is configured."""
-        return not self.launch.demo and not isinstance(self.launch.choice, ModelChoice)
+        """Return whether a model is needed and none is configured."""
+        has_own = self.launch.demo or bool(self.launch.external_agent)
+        return not has_own and not isinstance(self.launch.choice, ModelChoice)
 
     def _first_sheets(self) -> list[str | PurePath]:
         if self.launch.replay:
@@ -839,7 +840,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         if self.return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
-            self.exit_message = "the program hung and was ended"
+            self.exit_message = "kimi-tui hung and was ended"
             with suppress(Exception):
                 path = log_file()
                 log_hang(path, self._secrets)
@@ -858,7 +859,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.exit_message = f"ended by {name}; {short(path)} says at which place in the program"
+        self.exit_message = f"ended by {name}; {short(path)} says where in the program"
         return True
 
     def print_exit_messages(self) -> None:

@@ -66,12 +66,20 @@ def first_hints(
     key = key_of("mode", keys)
     change = "This key changes the mode." if key else "This command changes the mode."
     has_modes = "session" in parts
+    words = f"{unasked_words(mode, sandbox=sandbox)} {change}"
+    if "model" not in parts:
+        words = "changes the mode of the agent: what it does without asking"
     return known(
-        ((key or "/mode") if has_modes else "", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
+        ((key or "/mode") if has_modes else "", words),
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent and keeps its steps"),
         (timeline, "goes back to any step. Nothing is lost"),
     )
+
+
+def parts_at_start(launch: Launch) -> Collection[PartName]:
+    """Return the parts that the agent has, as far as the launch says: an external one has no model of ours."""
+    return PARTS - {"model"} if launch.external_agent else PARTS
 
 
 def idle_hints(keys: Mapping[str, str], *, extended: bool, empty: bool = True) -> tuple[Hint, ...]:
@@ -126,7 +134,7 @@ def first_page(launch: Launch) -> FirstPage:
     return FirstPage(
         heading_of(launch)._replace(title=OPENING if reads else ""),
         # The demo has hints of its own.
-        () if reads or launch.demo else first_hints(keys, launch.mode),
+        () if reads or launch.demo else first_hints(keys, launch.mode, parts_at_start(launch)),
         READING if reads else "",
         idle_hints(keys, extended=False) if has_footer else (),
         idle_hints(keys, extended=False, empty=False) if has_footer else (),

@@ -238,17 +238,46 @@ class TimelinePane(NoticingPane):
     def __init__(self) -> None:
         super().__init__(id="timeline-pane")
         self._timeline: Timeline | None = None
+        """The visible timeline."""
+        self._own: Timeline | None = None
+        """The timeline of the session, which another one may cover."""
 
     def mount_timeline(self, timeline: Timeline) -> None:
         """Mount the timeline in the pane."""
-        self._timeline = timeline
+        self._timeline = self._own = timeline
         self.border_title = "Timeline"
         self.name_keys()
         self.mount(timeline)
 
     def on_unmount(self) -> None:
         """Drop the timeline: Textual may keep the pane alive longer than it shows it."""
-        self._timeline = None
+        self._timeline = self._own = None
+
+    def read(self, timeline: Timeline) -> None:
+        """Show another timeline in place of that of the session."""
+        if self._own is not None:
+            self._timeline, self._own.display = timeline, False
+            timeline.overlay = self._own.overlay
+            self.name_keys()
+            self.mount(timeline)
+
+    def end_reading(self) -> None:
+        """Remove another timeline, and show that of the session again."""
+        timeline, own = self._timeline, self._own
+        if timeline is not None and own is not None and timeline is not own:
+            self._timeline, own.display = own, True
+            self.name_keys()
+            timeline.remove()
+
+    def fit(self, *, floats: bool) -> None:
+        """Place the visible timeline beside the chat, or floating over it."""
+        if self._timeline is not None:
+            self._timeline.overlay = floats
+
+    @property
+    def shown(self) -> Timeline | None:
+        """The visible timeline: that of the session, or another one in its place."""
+        return self._timeline
 
     @property
     def has_keys(self) -> bool:
@@ -404,4 +433,5 @@ class SessionFrame:
         )
         if self.views is not None:
             self.views.fit(timeline_width(size.width))
+            self.timeline_pane.fit(floats=timeline_width(size.width) == 0)
             self.timeline_pane.settle()

@@ -13,7 +13,7 @@ from typing import Any
 import acp
 import pytest
 from acp import schema
-from support.chat_server import call, gate, say, status
+from support.chat_server import call, calls, gate, say, status
 from support.editor import Desk, Editor, said
 from support.made_images import flat, saved
 
@@ -81,6 +81,22 @@ async def test_a_question_has_the_words_and_answers_of_the_app(desk: Desk) -> No
     assert words.startswith("Run this command?\n\n    touch made\n\n")
     assert (question.title, question.kind) == ("touch made", "execute")
     assert answers[0], answers[-1] == ("once", "no")
+
+
+async def test_a_sub_agent_is_a_call_and_its_questions_name_it(desk: Desk) -> None:
+    desk.server.script(
+        calls([("Agent", {"description": "write b", "prompt": "Write b.txt"})]),
+        call("WriteFile", {"path": "b.txt", "content": "x\n"}),
+        say("written"),
+        say("All done."),
+    )
+    async with desk.editor("ask") as (editor, agent):
+        assert await ask(agent, await new(agent, desk), "go") == "end_turn"
+    assert (desk.work / "b.txt").exists()
+    question, _ = editor.asked[0]
+    assert question.content[0].content.text.startswith("general-1: ")
+    # What it says and calls itself is not the session's.
+    assert editor.text == "All done."
 
 
 async def test_a_question_of_the_agent_is_answered_by_one_of_its_options(desk: Desk) -> None:
@@ -361,6 +377,7 @@ async def test_without_a_model_the_editor_is_told_to_set_one_up(
     assert "No model is configured" in str(refused.value)
 
 
+@pytest.mark.exhaustive
 async def test_standard_output_is_the_protocols_alone(desk: Desk) -> None:
     desk.server.script(say("Hello."))
     async with desk.process("--mode", "all") as (editor, agent):
