@@ -200,6 +200,7 @@ KNOWN: Mapping[str, Card] = {
     "SendDMail": Card("D-Mail", ("checkpoint_id",), "number", "to #{}", "letter", "message"),
     "AskUserQuestion": Card("Ask", shows="answers"),
     "ExitPlanMode": Card("Plan", shows="text", text="plan"),
+    "Agent": Card("Agent", ("description",)),
 }
 """The cards of the tools that records name without a card: those of this program before cards were recorded."""
 COMMANDS = frozenset(name for name, card in KNOWN.items() if card.is_command)

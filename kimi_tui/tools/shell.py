@@ -621,7 +621,7 @@ def _job_of(job_id: int, env: ToolEnv) -> Job:
     known = ", ".join(str(one.id) for one in env.jobs.running) if env.jobs is not None else ""
     raise ToolProblem(
         f"No background task has the id {job_id}. "
-        + (f"These ids run: {known}." if known else "None runs now."),
+        + (f"These are running: {known}." if known else "No background task is running."),
         brief="no such id",
     )
 

@@ -119,6 +119,11 @@ _NO_NETWORK = re.compile(
     re.IGNORECASE,
 )
 
+STANDS_FOR = "KIMI_TUI_STANDS_FOR"
+"""The environment variable with the path of the folder for which the work folder stands, where that is a copy: what the model reads
+names files by their paths in that folder.
+"""
+
 
 class SandboxSettings(NamedTuple):
     """`[sandbox]` of the configuration.
