@@ -44,7 +44,8 @@ from kimi_tui.tui.timeline.layout import (
 
 DETAILS = 6
 """Lines of the details of a row, with an empty one above and below."""
-CACHE_LIMIT = 1_000
+CACHE_LIMIT = 300
+"""The strips that are kept: several times what the largest screen shows. Each takes some 5 KB, and a running turn makes new ones."""
 
 
 @dataclass(frozen=True, slots=True)

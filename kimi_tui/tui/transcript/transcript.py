@@ -1014,7 +1014,9 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
         elif (known := view.strips[index]) is not None:
             strip = known
         else:
-            strip = view.strips[index] = self._paint(past_line(line) if is_past else line)
+            strip = self._paint(past_line(line) if is_past else line)
+            if self.flow is not None:
+                self.flow.keep_strip(view, index, strip)
         if is_marked:
             strip = self._marked(strip, row, place)
         # With a D-Mail the user's messages and pinned ones stay, although everything around them is dropped.

@@ -63,6 +63,8 @@ MEASURED = 500
 """Blocks whose height for another width is estimated in one slice."""
 KEPT_ROWS = 5_000
 """About how many rows are kept laid out; those farthest from the screen are dropped first."""
+KEPT_STRIPS = 400
+"""The rows that are painted before the strips of those far from the screen are dropped. A strip takes some 5 KB, its row a tenth."""
 
 _NOT_LAID: list[Any] = []
 """The rows of a view that was never laid out; shared, and never changed."""
@@ -164,6 +166,10 @@ class Flow:
         self._known = 0
         """The last index up to which `_starts` is valid."""
         self._laid_rows = 0
+        self._painted: set[View] = set()
+        """The views that have strips."""
+        self._n_painted = 0
+        """The strips that were made since those far from the screen were dropped."""
         self._asked = 0
         """The index of the block that was looked up last."""
         self._unfinished: dict[View, int] = {}
@@ -649,8 +655,28 @@ class Flow:
                     found.append((view, -1, BLANK))
         return found + [_NOWHERE] * (end - start - len(found))
 
+    def keep_strip(self, view: View, index: int, strip: Strip) -> None:
+        """Keep the strip of a row of a view until the row changes or is far from the visible ones."""
+        view.strips[index] = strip
+        self._painted.add(view)
+        self._n_painted += 1
+
+    def _drop_strips(self, first_row: int, last_row: int) -> None:
+        low, _ = self.find(max(0, first_row - KEPT_STRIPS // 4))
+        high, _ = self.find(last_row + KEPT_STRIPS // 4)
+        near = {*self.views[low : high + 1]}
+        for view in self._painted - near:
+            if view.strips is not _NOT_LAID:
+                view.strips = [None] * len(view.strips)
+        self._painted &= near
+        self._n_painted = 0
+
     def evict(self, first_row: int, last_row: int) -> None:
-        """Drop rows far from the visible ones where more than `KEPT_ROWS` are laid out."""
+        """Drop strips far from the visible rows where more than `KEPT_STRIPS` were made, and rows where more than `KEPT_ROWS` are
+        laid out.
+        """
+        if self._n_painted > KEPT_STRIPS:
+            self._drop_strips(first_row, last_row)
         if self._laid_rows <= KEPT_ROWS * 2:
             return
         low, _ = self.find(max(0, first_row - KEPT_ROWS // 2))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.cases import first_only
 from support.conversation import Conversation
 from support.effort import n_calls
+from textual.strip import Strip
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
@@ -132,6 +133,29 @@ def test_far_rows_are_forgotten_and_come_back(few_kept: int) -> None:
     assert flow.height == height
     assert flow.line(0)[2].text.strip().startswith("▌")
     assert [line.text.rstrip() for line in all_lines(flow)] == expected(model)
+
+
+def test_strips_far_from_the_screen_are_dropped_and_rows_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(viewport_module, "KEPT_STRIPS", 100)
+    _, flow = flow_of(long_talk(40))
+    height, rows = flow.height, all_lines(flow)
+    assert height > 400
+    painted = Strip.blank(1)
+    for view, index, _ in flow.lines(0, height):
+        if view is not None and index >= 0:
+            flow.keep_strip(view, index, painted)
+    flow.evict(height - 40, height)
+
+    def kept(first: int, last: int) -> int:
+        places = [place for place in flow.lines(first, last) if place[0] is not None]
+        return sum(view.strips[at] is not None for view, at, _ in places if view and at >= 0)
+
+    assert kept(0, height) < 200
+    assert kept(height - 40, height) > 20
+    assert [len(view.strips) for view in flow.views] == [len(view.lines) for view in flow.views]
+    assert all_lines(flow) == rows
 
 
 @pytest.mark.exhaustive
