@@ -160,6 +160,27 @@ def worse(now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]])
     ]
 
 
+def not_compared(
+    now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]]
+) -> list[str]:
+    """Return a line for each row that was compared with no stored ratio, and for each stored one that was not measured, with the reason."""
+    alone = [row for row, by_name in now.items() if not by_name]
+    said = [f"not compared: {row}: nothing was measured beside it" for row in alone]
+    said += [
+        f"not compared: {row} of {name}: no ratio is stored; --store stores this one"
+        for row, by_name in now.items()
+        for name in by_name
+        if name not in stored.get(row, {})
+    ]
+    said += [
+        f"not compared: {row} of {name}: was not measured"
+        for row, by_name in stored.items()
+        for name in by_name
+        if name not in now.get(row, {})
+    ]
+    return said
+
+
 def arguments(program: str) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog=program)
@@ -202,7 +223,10 @@ def measured(options: argparse.Namespace) -> Figures:
 
 
 def compared(figures: Figures, *, store: bool) -> int:
-    """Print which ratios are worse than the stored ones; return the exit code. With `store` the present ones are stored instead."""
+    """Print which ratios are worse than the stored ones, and which are compared with none; return the exit code.
+
+    With `store` the present ones are stored instead.
+    """
     found = ratios(figures)
     stored: dict[str, dict[str, float]] = (
         json.loads(_STORED.read_text()) if _STORED.exists() else {}
@@ -211,7 +235,7 @@ def compared(figures: Figures, *, store: bool) -> int:
         stored |= found
         _STORED.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
     said = worse(found, stored)
-    print(*said, sep="\n")
+    print(*said, *not_compared(found, stored), sep="\n")
     return 1 if said else 0
 
 

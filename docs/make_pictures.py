@@ -43,6 +43,8 @@ _GIF_WIDTH = 980
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
 SIZE = (120, 40)
 GUIDE_SIZE = (100, 30)
+WIDE = 110
+"""Columns from which the timeline stands beside the chat."""
 
 QUESTION = {
     "question": "Where should the limit be?",
@@ -347,10 +349,106 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     show("/help", "Esc close", "help")
     show("/sessions", "Why is the import", "sessions")
     terminal.key("ctrl+q")
-    terminal.wait_for("runs in the background")
+    terminal.wait_for("is running in the background")
     terminal.wait_quiet(QUIET_S)
     terminal.key("ctrl+q")
     terminal.wait_exit()
+
+
+FUTURES = {
+    "Refuse the file with its line": (
+        {"path": "src/parser.py", "content": "LIMIT = 1_000_000\n\n\ndef parse(text):\n    ...\n"},
+        "A field over a million letters ends the import, with its line.",
+    ),
+    "Cut the field and warn": (
+        {
+            "path": "src/parser.py",
+            "content": "x = 1\n\n\ndef cut(field):\n    return field[:1000]\n",
+        },
+        "A long field is cut, and the warning says where.",
+    ),
+    "Make it a setting": (
+        {"path": "tests/test_parser.py", "content": "x = 2\n"},
+        "The limit is a setting now, and the test allows for it.",
+    ),
+}
+"""What each future does: the file that it writes, and its last words."""
+
+
+def _future(request: Request) -> Answer:
+    """Answer as the model of a future, which waits before its last words."""
+    said = [one for one in request.messages if one["role"] == "user"]
+    words = next((one for one in FUTURES if one in str(said[-1]["content"])), "")
+    if not words:
+        return say("The parser reads a field to its closing quote, however long it is.")
+    written, last = FUTURES[words]
+    if request.messages[-1]["role"] != "tool":
+        return call("WriteFile", written, usage=(24_310, 140))
+    return gate(1, say(last, usage=(24_700, 60)))
+
+
+def futures(folder: Path, theme: str, size: tuple[int, int]) -> None:
+    """Three futures of one session: the dialog, the timeline while they run, and the page at their end."""
+    with tempfile.TemporaryDirectory() as home, ChatServerThread(check=_future) as server:
+        environment = {"KIMI_TUI_HOME": f"{home}/data", "HOME": home}
+        work = Path(home) / "importer"
+        for name in ("src/parser.py", "src/writer.py", "tests/test_parser.py", "README.md"):
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_text("x = 1\n")
+        (Path(home) / "data").mkdir(mode=0o700)
+        config = Path(home) / "data" / "config.toml"
+        config.write_text(
+            f'theme = "{theme}"\nmode = "sandboxed"\ndefault_model = "kimi-k3"\n'
+            f'[providers.local]\ntype = "openai_legacy"\nbase_url = "{server.base_url}"\n'
+            'api_key = "k"\nmax_parallel = 3\n[models.kimi-k3]\nprovider = "local"\nmodel = "kimi-k3"\n'
+            "max_context_size = 262144\n[models.kimi-k3.prices]\ninput = 0.6\noutput = 2.5\n"
+        )
+        config.chmod(0o600)
+        with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
+            camera = Camera(terminal, folder, recording=False)
+            terminal.wait_for("send")
+            terminal.type("How long may a field be?")
+            terminal.key("enter")
+            terminal.wait_for("closing quote")
+            terminal.wait_quiet(QUIET_S)
+            terminal.type("/futures 3")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("enter")
+            terminal.wait_for("The cost is not known yet")
+            for key in ("up", "right", "down"):
+                terminal.wait_quiet(QUIET_S)
+                terminal.key(key)
+            for words in FUTURES:
+                terminal.wait_quiet(QUIET_S)
+                terminal.type(words)
+                terminal.wait_for(words)
+                terminal.key("tab")
+            terminal.wait_quiet(QUIET_S)
+            terminal.type("grep -q def src/parser.py")
+            terminal.wait_for("send the conversation")
+            camera.still("futures-dialog")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("enter")
+            terminal.wait_for("started")
+            if size[0] < WIDE:
+                terminal.key("ctrl+t")
+            # A gate lets all go that wait at it, so each future waits there before the first is let go.
+            terminal.wait_for(lambda screen: screen.count("step 2") == len(FUTURES))
+            camera.still("futures-timeline")
+            if size[0] < WIDE:
+                terminal.key("escape")
+            server.release()
+            terminal.wait_for("The futures have ended")
+            terminal.wait_quiet(QUIET_S)
+            terminal.type("/futures")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("enter")
+            terminal.wait_for("3 futures")
+            camera.still("futures-page")
+            terminal.key("escape")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("ctrl+q")
+            terminal.wait_exit()
 
 
 def save_gif(frames: list[tuple[float, str]], path: Path) -> None:
@@ -406,6 +504,7 @@ def main() -> None:
     options.into.mkdir(exist_ok=True, parents=True)
     columns, rows = map(int, options.size.split("x"))
     tour(options.into, options.theme, (columns, rows))
+    futures(options.into, options.theme, (columns, rows))
     if options.guide:
         return
     frames = play(options.into, options.theme, recording=options.recording)

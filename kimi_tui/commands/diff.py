@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui diff ARGUMENTS`; return the exit code."""
     parser = command(
         "diff",
-        "Print what changed in the files between two checkpoints, as a patch that git apply takes. A checkpoint stands for the "
+        "Print what changed in the files between two checkpoints, as a patch that git apply takes. A checkpoint means the "
         "files before its step. Files that snapshots leave out are named on standard error.",
     )
     with_range(

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = command(
         "to-git",
         "Make commits on a new branch of your git repository from the turns or steps of a session. The commits are shown first and "
-        "made after your yes. Your index, your files and your current branch stay as they are, and no hook runs.",
+        "made if you confirm. Your index, your files and your current branch stay as they are, and no hook runs.",
     )
     with_range(
         parser,

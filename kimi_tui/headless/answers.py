@@ -50,6 +50,10 @@ class Answers:
         """Answer one request."""
         self.note_stop(request)
         if request.kind == "pause":
+            if request.key:
+                # An external agent asks about one of its calls; its own mode decides what it asks.
+                named = one_line(request.detail)[:_WORDS]
+                self._say(f"refused: {request.tool} {named} (it needs approval)")
             self._soul.answer(request.id, "no")
             return
         why = await self._why_refused(request)

@@ -141,7 +141,7 @@ class _Run:
         options, launch = self._options, self._launch
         for notice in launch.notices:
             complain(notice)
-        if isinstance(launch.choice, NeedsChoice):
+        if isinstance(launch.choice, NeedsChoice) and not launch.external_agent:
             raise ConfigError(_no_model(launch.choice))
         if options.schema is not None:
             from kimi_tui.headless.schema import Schema
@@ -211,8 +211,8 @@ class _Run:
             await soul.sandbox_ready()
             if words := no_sandbox_words(launch, soul):
                 complain(
-                    f"{words} Commands that need approval are refused; "
-                    "to run them, use --mode all, but only in a container or VM that you can throw away"
+                    f"{words} Commands that need approval are refused. "
+                    "--mode all runs them; use it only in a container or VM that you can throw away"
                 )
 
     # -- turns -----------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ class Hooks:
         if again.by:
             return BeforeTool(again.by, again.reason)
         if again.arguments is not None:
-            return BeforeTool("several hooks", "they change the input of the call in turn")
+            return BeforeTool("several hooks", "they change the input of this call again and again")
         context = "\n".join(dict.fromkeys(filter(None, (first.context, again.context))))
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
         return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)
@@ -348,7 +348,7 @@ class Hooks:
         except asyncio.QueueFull:
             self._complain(
                 "",
-                "Some events did not reach the hooks, because there were more than the hooks could take.",
+                "Some events did not reach the hooks, because there were more than the hooks could handle.",
             )
 
     async def _observe(self) -> None:
@@ -416,7 +416,7 @@ class Hooks:
         if hook.sandbox:
             sandbox = await self._facts.sandbox()
             if sandbox is None or not sandbox.is_whole:
-                return Answer("failed", "it runs in the sandbox only, and there is none here")
+                return Answer("failed", "it runs only in the sandbox, and there is no sandbox here")
             reads_only = self._facts.mode() == "plan"
             try:
                 confined = await asyncio.to_thread(

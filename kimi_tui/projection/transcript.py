@@ -387,7 +387,7 @@ def _is_from(block: Block, checkpoint: int) -> bool:
 
 
 _RULE_WORDS = {
-    ("fired", "remind"): "{rule}: the agent was reminded of D-Mails",
+    ("fired", "remind"): "{rule}: the agent was reminded that it can send a D-Mail",
     ("fired", "draft"): "{rule}: a D-Mail to #{id} is being drafted",
     ("fired", "send"): "{rule}: a D-Mail to #{id} is being drafted",
     ("refused", ""): "{rule}: you refused the D-Mail to #{id}",

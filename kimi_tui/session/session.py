@@ -222,6 +222,15 @@ class Session:
         """
         self._write_state(replace(self.state, title=" ".join(title.split())))
 
+    def give_to(self, external_agent: tuple[str, ...]) -> None:
+        """Note the external agent that the session belongs to from now on: its name, and its further arguments.
+
+        Raises:
+            StorageTrouble: The state could not be written.
+        """
+        if self.state.external_agent != external_agent:
+            self._write_state(replace(self.state, external_agent=external_agent))
+
     def archive(self, archived: bool = True) -> None:
         """Archive the session, so that the usual list leaves it out, or bring it back.
 

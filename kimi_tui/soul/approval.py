@@ -48,7 +48,7 @@ class QuestionNotShown(SoulError):
     def __init__(self, tool: str, error: Exception) -> None:
         super().__init__(
             f"A question from {tool} could not be shown ({type(error).__name__}), so it was answered with no.",
-            advice="The log file says more.",
+            advice="The log file has details.",
         )
 
 

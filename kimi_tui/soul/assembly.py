@@ -73,6 +73,8 @@ async def open_soul(
     permissions: ProjectPermissions | None = None,
     hooks: FoundHooks | None = None,
     checks: Sequence[EditCheck] = (),
+    kind: Callable[..., KimiSoul] | None = None,
+    has_prompt: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -102,6 +104,8 @@ async def open_soul(
         permissions: the permissions for the work folder that hold in every session; None for none.
         hooks: the hooks that run; None for no hooks at all.
         checks: the programs that run after edits.
+        kind: makes the engine; None for our own.
+        has_prompt: whether the agent has a system prompt of this program.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -110,7 +114,7 @@ async def open_soul(
     limits = limits or LoopLimits()
     # The variables are copied: tools read them in threads, and must not see later changes.
     environ = dict(os.environ if environ is None else environ)
-    tools = toolset or default_toolset()
+    tools = default_toolset() if toolset is None else toolset
     if not limits.dmail.enabled:
         tools = tools.without(DMAIL_TOOL)
     policy = policy or RetryPolicy(
@@ -126,7 +130,8 @@ async def open_soul(
         )
     try:
         context = session.context
-        if context.system_prompt is None and not context.checkpoints and not context.messages:
+        is_empty = not context.checkpoints and not context.messages
+        if has_prompt and context.system_prompt is None and is_empty:
             text = await asyncio.to_thread(
                 build_system_prompt,
                 session.work_dir,
@@ -185,7 +190,7 @@ async def open_soul(
             and not (commands_sandbox and commands_sandbox.is_whole)
         ):
             mode = "ask"
-        soul = KimiSoul(
+        soul = (kind or KimiSoul)(
             session,
             conversation,
             mode=mode,

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.agent_parts import PartName
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import AgentsConfig, EditCheck
 from kimi_tui.display_names import some_of
@@ -168,7 +169,8 @@ class KimiSoul:
         hooks: the hooks of the session; None without hooks.
         changes: what changed in the work folder, and messages of commits.
         added: the folders that the user added beside the work folder.
-        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+        travel, lines, marks, tasks, dmails, model: its parts (see `Soul`).
+        lacks: the parts that it has not, although it has their attributes.
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
         futures: returns what is known of the futures of the session.
         environ: the environment of the program.
@@ -179,6 +181,7 @@ class KimiSoul:
     """
 
     name = "kimi-tui"
+    lacks: frozenset[PartName] = frozenset()
 
     def __init__(
         self,
@@ -265,14 +268,7 @@ class KimiSoul:
             self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
-        self._loop = AgentLoop(
-            self._tools,
-            self._orphans,
-            self._compactor,
-            dmails,
-            self.inbox,
-            self._attachments,
-        )
+        self._loop = self._made_loop(dmails)
         if main is not None:
             # The words about a mode are for the agent of a session: they name tools that this one does not have.
             self._loop.reminders.begins_in(self.mode)
@@ -282,6 +278,7 @@ class KimiSoul:
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.model = conversation.model
         self.changes = FileChanges(
             conversation, session.work_dir, environ, asks_for_keys, self._alone
         )
@@ -308,6 +305,17 @@ class KimiSoul:
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _made_loop(self, dmails: DMailDelivery) -> AgentLoop:
+        """Return the loop that runs the turns."""
+        return AgentLoop(
+            self._tools,
+            self._orphans,
+            self._compactor,
+            dmails,
+            self.inbox,
+            self._attachments,
+        )
 
     def _ended_futures(self) -> list[FutureChanged]:
         """Return the last states of the futures that are world lines."""
@@ -380,6 +388,11 @@ class KimiSoul:
     def model_name(self) -> str:
         """The model in use, as its server calls it; empty while none is set."""
         return self._conversation.model.name
+
+    @property
+    def agent_words(self) -> str:
+        """The name of the agent and its own mode, for the header; empty for our own agent."""
+        return ""
 
     @property
     def model_facts(self) -> ModelChanged:
@@ -972,7 +985,7 @@ class KimiSoul:
             self.wire.publish(
                 Notice(
                     "warning",
-                    f"A background task changed files that can be run later: {_first_of(news.made)}.",
+                    f"A background task changed files that git, a shell or an editor may run: {_first_of(news.made)}.",
                     "Read them before you use git or an editor there: they could run programs that you did not start.",
                 )
             )

@@ -94,8 +94,8 @@ _RUN_ALL = "Yes, and in this session treat such text as calls"
 _WRITTEN_KEY = "calls written as text"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
-GO_ON = "Go on"
-GO_ON_QUESTION = "Go on?"
+GO_ON = "Continue"
+GO_ON_QUESTION = "Continue?"
 """The end of the question about an agent that repeats itself; the sentence before it says how."""
 _TELL = "Tell the agent something and continue"
 
@@ -207,9 +207,13 @@ class Reminders:
 
     Args:
         runtime: the live conversation, the approval mode, the background commands.
+
+    Attributes:
+        are_off: whether there are none: the agent is told nothing by the program.
     """
 
     def __init__(self, runtime: ToolRuntime) -> None:
+        self.are_off = False
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
@@ -223,6 +227,8 @@ class Reminders:
 
     async def due(self) -> list[Message]:
         """Return the reminders to append before the next step."""
+        if self.are_off:
+            return []
         memory, approval = self._conversation.memory, self._runtime.approval
         moved_from, folder = self._runtime.moved_from, str(self._runtime.work_dir)
         if approval.mode != self._first_mode or moved_from:
@@ -942,7 +948,7 @@ class AgentLoop:
                     "warning",
                     f"The server cut the prompt without an error: it read only {usage.input:,} tokens of it.",
                     "Compact with /compact, or give the model a larger context window at the server "
-                    "(at Ollama OLLAMA_CONTEXT_LENGTH).",
+                    "(with Ollama: OLLAMA_CONTEXT_LENGTH).",
                 )
             )
         self._published_prompt_cut = usage.prompt_cut

@@ -27,6 +27,7 @@ from kimi_tui.config.model_choice import ModelChoice, NeedsChoice, Overrides, ch
 from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.futures import are_left
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
@@ -34,6 +35,7 @@ from kimi_tui.program import FAILED, LOCKED, USAGE
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.metadata import read_state
 from kimi_tui.session.prompt_history import history_file, read_history
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
@@ -203,7 +205,13 @@ async def open_session(
             if launch.bare or stage.demo
             else await asyncio.to_thread(find_hooks, session.work_dir)
         )
-        provider = stage.provider or await provider_of(launch, session.id)
+        agent = await _external(launch, session)
+        external = stage.provider is None and bool(agent)
+        engine: Callable[..., KimiSoul] | None = None
+        provider = stage.provider
+        if provider is None and agent:
+            engine, provider = await _external_engine(launch, session, agent)
+        provider = provider or await provider_of(launch, session.id)
         if given is not None:
             given.provided(provider)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
@@ -212,7 +220,13 @@ async def open_session(
         toolset = await asyncio.to_thread(
             configured_toolset, Config() if stage.demo else config, skills, kinds
         )
+        if external:
+            # An external agent has tools, skills, hooks and checks of its own.
+            skills, kinds, hooks, servers = None, None, None, ()
+            toolset = toolset.without(*toolset.names)
         soul = await open_soul(
+            kind=engine,
+            has_prompt=engine is None,
             session=session,
             toolset=toolset,
             compaction=compaction,
@@ -223,6 +237,7 @@ async def open_session(
                 config.loop_control,
                 config.dmail,
                 budget=Budget(launch.max_tokens, launch.max_cost),
+                compacts=not external,
             ),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
@@ -234,8 +249,11 @@ async def open_session(
             waits_for_sandbox=waits_for_sandbox,
             permissions=permissions,
             hooks=hooks,
-            checks=() if stage.demo else config.checks,
+            checks=() if stage.demo or external else config.checks,
         )
+        if external:
+            with contextlib.suppress(SessionError):
+                await asyncio.to_thread(session.give_to, agent)
         soul.skills, soul.kinds = skills, kinds
         soul.agents_config = config.agents
         if not stage.demo:
@@ -262,7 +280,7 @@ async def open_session(
         raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
-    if not (launch.bare or stage.demo) and (
+    if not (launch.bare or stage.demo or external) and (
         servers or await asyncio.to_thread(_has_servers, session.work_dir)
     ):
         await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
@@ -272,7 +290,7 @@ async def open_session(
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
-    if given is None and is_old and await asyncio.to_thread(_has_futures, session):
+    if given is None and is_old and await asyncio.to_thread(are_left, session.dir.parent):
         await asyncio.to_thread(import_module, "kimi_tui.futures.leftovers")
         from kimi_tui.futures.leftovers import take_up
 
@@ -297,11 +315,35 @@ async def open_session(
     )
 
 
-def _has_futures(session: Session) -> bool:
-    """Return whether a killed program may have left futures in the folder of the session's neighbours."""
-    with contextlib.suppress(OSError):
-        return any(name.startswith(".future-") for name in os.listdir(session.dir.parent))
-    return False
+async def _external(launch: Launch, session: Session) -> tuple[str, ...]:
+    """Return the external agent that does the turns: the requested one, else that of the session; empty for our own."""
+    if launch.demo or launch.external_agent:
+        return launch.external_agent
+    return (await asyncio.to_thread(read_state, session.dir)).external_agent
+
+
+async def _external_engine(
+    launch: Launch, session: Session, agent: tuple[str, ...]
+) -> tuple[Callable[..., KimiSoul], ChatProvider]:
+    """Return what makes the engine for an external agent, and what stands for its model. The agent is not started yet.
+
+    Raises:
+        CannotOpen: the package of the protocol is not installed.
+    """
+    from kimi_tui.external.agents import missing_package
+
+    if words := await asyncio.to_thread(missing_package):
+        raise CannotOpen(words, FAILED)
+    await asyncio.to_thread(import_module, "kimi_tui.external.soul")
+    from kimi_tui.external.host import AgentHost
+    from kimi_tui.external.model import AgentModel
+    from kimi_tui.external.soul import maker
+
+    name, *arguments = agent
+    model = AgentModel(name)
+    host = AgentHost(name, arguments, launch.config.external_agents, session, model)
+    await asyncio.to_thread(host.places.read)
+    return maker(host), model
 
 
 def _has_servers(work_dir: Path) -> bool:

@@ -151,7 +151,7 @@ class Operations:
         conversation = self.conversation
         point = self.conversation.reachable(target.id)
         figure = conversation.figure_before(point)
-        prompt, images = await self._prompt_at(target)
+        prompt, images = await self.message_at(target)
         async with conversation.files.journaled(prepared, "rewind") as entry:
             reverted = await conversation.context.revert_to(
                 point.id, reason="rewind", files=entry, tokens=conversation.known_tokens(point)
@@ -169,7 +169,7 @@ class Operations:
         conversation, world_line = self.conversation, target.world_line
         checkpoint_id = None if target.is_end else target.id
         # The message is read before anything changes, so that an unreadable one stops the whole operation.
-        prompt, images = ("", ()) if checkpoint_id is None else await self._prompt_at(target)
+        prompt, images = ("", ()) if checkpoint_id is None else await self.message_at(target)
         point, figure = (
             (None, None) if checkpoint_id is None else await self._point_with_figure(target)
         )
@@ -369,7 +369,7 @@ class Operations:
     ) -> Forked:
         """Carry out `KimiSoul.fork`."""
         point = None if target.is_end else await self._point(target)
-        prompt, images = ("", ()) if point is None else await self._prompt_at(target)
+        prompt, images = ("", ()) if point is None else await self.message_at(target)
         prepared = await self._prepared(target, files, chosen)
         outcomes: tuple[FileOutcome, ...] = ()
         if files != "keep":
@@ -384,8 +384,12 @@ class Operations:
             raise NotForked(trouble) from trouble
         return Forked(forked.id, prompt, outcomes, images)
 
-    async def _prompt_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
-        """Return the message of the user with which a checkpoint began, and its images; empty if it began with none."""
+    async def message_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
+        """Return the message of the user with which a checkpoint began, and its images; empty if it began with none.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+        """
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
         there = await asyncio.to_thread(segment_at, line, point)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         WorldLineComparison,
         WorldLineReader,
     )
+    from kimi_tui.tool_cards import ImageBlock
 
 T = TypeVar("T")
 
@@ -61,6 +62,14 @@ class Travel:
         """
         found = await self._operations.preview(target, idle=not self._alone.running)
         return replace(found, run_on=tuple(job.command for job in self._jobs.running))
+
+    async def message_at(self, target: Target) -> tuple[str, tuple[ImageBlock, ...]]:
+        """Return the message of the user with which a checkpoint began, and its images; empty if it began with none.
+
+        Raises:
+            KeyError: no such checkpoint or world line.
+        """
+        return await self._operations.message_at(target)
 
     async def rewind(
         self,

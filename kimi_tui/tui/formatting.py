@@ -206,7 +206,7 @@ def author_words(author: LineAuthor, now: datetime) -> tuple[str, str, str]:
     if author.who != "agent":
         return _AUTHORS[author.who], "", when if author.who != "before" else ""
     point = f"#{author.checkpoint_id}" if author.checkpoint_id >= 0 else "agent"
-    where = f"{point} line {author.world_line}" if author.world_line else point
+    where = f"{point} world line {author.world_line}" if author.world_line else point
     return where, author.tool, when
 
 

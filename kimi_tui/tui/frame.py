@@ -19,6 +19,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from kimi_tui.launch import Launch
+from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame_rows import (
     BROAD_FROM,
     GAP,
@@ -38,7 +39,7 @@ from kimi_tui.tui.frame_rows import (
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.row_list import PaintedRows, plain
-from kimi_tui.tui.rows import Line
+from kimi_tui.tui.rows import COLOUR, Line, Span, fitted, sides, spans_width
 from kimi_tui.tui.screens import add_sheets, app_of
 from kimi_tui.tui.stored_rows import StoredRows
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
@@ -129,6 +130,56 @@ class Footer(PaintedRows):
         if self.urgent:
             return [plain(self.urgent, "strong")]
         return [hint_row(self.hints, width)] if app_of(self).screen is self.screen else []
+
+
+# --- status line, the row above the footer
+
+
+class StatusRow(PaintedRows):
+    """The row of the status line: what a command printed at its left, and facts at its right; or the facts alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[list[Span], list[str]] = [], []
+
+    def show(self, printed: list[Span], facts: list[str]) -> None:
+        """Show other texts.
+
+        Args:
+            printed: the spans of a command's line, in the styles of `ansi_line.ansi_spans`.
+            facts: texts of one line each, the most important first.
+        """
+        if self._shown != (printed, facts):
+            self._shown = printed, facts
+            self.refresh()
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Return the row, with as many facts as fit beside what was printed."""
+        printed, facts = self._shown
+        room = width - (cells + GAP if (cells := spans_width(printed)) else 0)
+        glyphs = glyphs_of(self)
+        dot = f" {glyphs.pending} "
+        shown: list[str] = []
+        for fact in facts:
+            if cell_len(dot.join([*shown, fact])) <= room:
+                shown.append(fact)
+            elif not shown and not printed:
+                shown.append(cut(fact, room, glyphs.cut))
+        words = Span(dot.join(shown), "quiet")
+        left = [span._replace(style=self._style(span.style)) for span in printed]
+        if spans_width(left) > width:
+            left = [*fitted(left, width - 1), Span(glyphs.cut, "quiet")]
+        return [Line(tuple(sides(left, [words], width) if left else [words]))]
+
+    def _style(self, style: str) -> str:
+        """Return a style that the painter knows: a colour of the program's own stands on its background, or on that of the row."""
+        if not style.startswith(COLOUR):
+            return style
+        back = self.rich_style.bgcolor
+        if back is None or back.triplet is None:
+            # The colours are those of the terminal, which has perhaps sixteen.
+            return "ink"
+        return style if not style.endswith("@") else f"{style}{back.triplet.hex}"
 
 
 # --- panes and frame

@@ -84,6 +84,7 @@ def at_base_url(program: Program) -> Terminal:
     return terminal
 
 
+@pytest.mark.exhaustive
 def test_first_run_with_a_server_of_ones_own(program: Program, server: ChatServerThread) -> None:
     server.script(say("Hello from the server."))
     terminal = at_base_url(program)

@@ -94,6 +94,7 @@ def test_every_prompt_can_be_filled_in() -> None:
             "KINDS",
             "FAULTS",
             "FUTURES",
+            "HISTORY",
         ],
         "$x",
     )

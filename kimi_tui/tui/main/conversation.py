@@ -194,6 +194,11 @@ class ConversationController:
         state = self.state._replace(parts=parts)
         if "session" in parts:
             self.soul = opened.soul
+            if "model" not in parts:
+                # A new session, or a fork, has the same agent.
+                self.launch = self.launch._replace(
+                    external_agent=opened.soul.session.state.external_agent
+                )
             # The header is updated first, since drawing a long history takes a while.
             for fact in opened.soul.facts:
                 state = reduce(state, EventRecord(0, 0.0, fact))
@@ -204,6 +209,7 @@ class ConversationController:
             state = state._replace(ready=True)
         self._bench.views.begin(state)
         self._change(state)
+        self._name_agent()
         if self.soul is not None:
             self._bench.start(self._prepare_model(self.soul))
             self._bench.start(self._learn_folder(self.soul))
@@ -836,6 +842,7 @@ class ConversationController:
                     pass
         state = bench.views.session.state
         self._change(state)
+        self._name_agent()
         if handed_back:
             self._put_back(handed_back)
         if ended is not None:
@@ -888,7 +895,8 @@ class ConversationController:
         """Let queued messages begin turns, after the texts that a killed program left have been given back."""
         if self.soul is not None and self._giving_back is not None:
             await asyncio.wait([self._giving_back])
-            await self.soul.attend()
+            if self.soul is not None:  # the session may have ended meanwhile
+                await self.soul.attend()
         elif self.turns is not None:
             await self.turns.attend()
 
@@ -927,6 +935,15 @@ class ConversationController:
             self._bench.is_whole = await self._bench.views.rebuild(history, since)
         finally:
             self._since = None
+
+    def _name_agent(self) -> None:
+        """Show an external agent and its mode in the header, in the place of our mode, which does not bind it."""
+        if self.soul is not None and "model" not in self.state.parts:
+            header, words = self._bench.header, self.soul.agent_words
+            # Until the agent names its model, the name of the agent stands for it.
+            model = header.heading.model if header.heading.model != self.soul.name else ""
+            if (header.heading.words, header.heading.model) != (words, model):
+                header.heading = header.heading._replace(words=words, model=model)
 
     def _change(self, state: SessionState) -> None:
         old, self.state = self.state, state

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.tools.sandbox.policy import IN_THE_WAY
+from kimi_tui.tool_cards import IN_THE_WAY
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench

@@ -67,10 +67,10 @@ _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
     "chat.pin": "marks",
     "chat.preview": "travel",
-    "future.message": "travel",
-    "future.page": "travel",
-    "future.stop": "travel",
-    "compact": "session",
+    "future.message": "model",
+    "future.page": "model",
+    "future.stop": "model",
+    "compact": "model",
     "line.compare": "lines",
     "line.jump": "travel",
     "line.send": "dmails",
@@ -81,7 +81,7 @@ _NEEDS: Mapping[str, PartName] = {
     "timeline.read": "lines",
     "timeline.redo": "travel",
     "timeline.undo": "travel",
-    "window": "session",
+    "window": "model",
 }
 """The part of the agent that an action needs."""
 
@@ -198,7 +198,7 @@ def hints(
             ("Esc", "end"),
             (_both("copy.word", "copy.back", keys), "word"),
             (_both("copy.turn_before", "copy.turn_after", keys), "turn"),
-            (key("copy.swap"), "go to the other end"),
+            (key("copy.swap"), "other end of the selection"),
             (key("copy.author"), "who wrote the line"),
         )
     if place == "matches":

@@ -26,12 +26,19 @@ from kimi_tui.instant.stored_frame import forget_frame
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
-from kimi_tui.tui.first_page import READING, first_hints
-from kimi_tui.tui.frame import Header
+from kimi_tui.tui.first_page import READING, first_hints, parts_at_start
+from kimi_tui.tui.frame import Header, StatusRow
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import SeenQuestion
 from kimi_tui.tui.main.beside import BesideViewer
-from kimi_tui.tui.main.commands import MainParts, futures, rewind, subagents, world_lines
+from kimi_tui.tui.main.commands import (
+    MainParts,
+    external_agents,
+    futures,
+    rewind,
+    subagents,
+    world_lines,
+)
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
@@ -69,6 +76,7 @@ from kimi_tui.workspace.git_branch import branch_of
 if TYPE_CHECKING:
     from textual.worker import Worker
 
+    from kimi_tui.config.settings import StatuslineConfig
     from kimi_tui.demo import Demo
     from kimi_tui.instant.stored_frame import StoredFrame
     from kimi_tui.soul.rewind_values import Target
@@ -78,6 +86,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.desktop import WindowStatus
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
+    from kimi_tui.tui.main.status_line import StatusLine
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
 
@@ -148,7 +157,7 @@ class MainScreen(Screen[None]):
     ) -> None:
         super().__init__()
         keys = launch.config.keys
-        hints, question = first_hints(keys, launch.mode), ""
+        hints, question = first_hints(keys, launch.mode, parts_at_start(launch)), ""
         if launch.demo:
             hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
@@ -201,6 +210,9 @@ class MainScreen(Screen[None]):
             self.keystrokes,
             self._prompt_modes,
         )
+        self._status_row = StatusRow() if any(launch.config.statusline) else None
+        self._status_line: StatusLine | None = None
+        """Keeps that row up to date; None before the session is open."""
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
         self._unknown = ""
@@ -231,6 +243,8 @@ class MainScreen(Screen[None]):
         """Return the widgets, from the top."""
         yield from self.bench.frame.compose()
         yield self.prompt
+        if self._status_row is not None:
+            yield self._status_row
         yield self.bench.footer
 
     def on_mount(self) -> None:
@@ -249,6 +263,8 @@ class MainScreen(Screen[None]):
         """Drop the session's models: Textual keeps the very first screen alive as long as the program runs."""
         self.conversation.stop_feed()
         self.beside.stop_feed()
+        if self._status_line is not None:
+            self._status_line.stop()
         self.bench.frame.views = None
 
     def text_select_all(self) -> None:
@@ -270,6 +286,8 @@ class MainScreen(Screen[None]):
         This is not left to Textual, which cancels a screen's workers only after it has removed its widgets.
         """
         is_first, self.bench.is_left = not self.bench.is_left, True
+        if self._status_line is not None:
+            self._status_line.stop()
         if self._opener is not None:
             self._opener.cancel()
         keep: Callable[[], None] | None = None
@@ -352,6 +370,8 @@ class MainScreen(Screen[None]):
 
             name, model = map(one_line, (opened.soul.name, opened.soul.model_name))
             header.heading = header.heading._replace(words=name, model=model)
+        if self._status_row is not None:
+            self.show_status_line(self._launch.config.statusline)
         self.bench.offer(self.conversation.state.parts)
         self.bench.update_first_hints(self.conversation.mode)
         self.transcript.work_dir = str(opened.folder)
@@ -401,6 +421,37 @@ class MainScreen(Screen[None]):
             self.transcript.reading = READING
             self._open()
 
+    # --- the status line
+
+    def show_status_line(self, config: StatuslineConfig) -> None:
+        """Show a row with these items and the output of this command below the prompt; without either, remove it."""
+        row, line = self._status_row, self._status_line
+        if row is not None and not any(config):
+            if line is not None:
+                line.stop()
+            row.remove()
+            self._status_row = self._status_line = None
+            return
+        if row is None and any(config):
+            row = self._status_row = StatusRow()
+            self.mount(row, before=self.bench.footer)
+        if row is not None and line is not None:
+            line.use(config)
+        elif row is not None:
+            self.bench.start(self._begin_status_line(row, config))
+
+    async def _begin_status_line(self, row: StatusRow, config: StatuslineConfig) -> None:
+        await asyncio.to_thread(import_module, "kimi_tui.tui.main.status_line")
+        from kimi_tui.tui.main.status_line import StatusLine
+
+        if row is self._status_row and not self.bench.is_left:
+            line = self._status_line = StatusLine(row, self.bench, self.conversation, config)
+            line.changed()
+
+    def _status_changed(self) -> None:
+        if self._status_line is not None:
+            self._status_line.changed()
+
     # --- commands
 
     def action_command(self, name: str, argument: str = "") -> None:
@@ -447,12 +498,18 @@ class MainScreen(Screen[None]):
                 case TurnBegin():
                     self.bench.returned.turn_began()
                     self._follow_branch()
+                case TurnEnd() if "model" not in self.conversation.state.parts:
+                    external_agents.learn_commands(self.parts)
+                    self.completion.files.mark_stale()
+                    self._follow_branch()
                 case TurnEnd() | ToolResult():
                     self.completion.files.mark_stale()
                     self._follow_branch()
                 case _:
                     pass
         self.viewer.apply(shown.records)
+        if self._status_line is not None:
+            self._status_line.apply(shown.records)
 
     def ignore_early_keys(self) -> None:
         """Have keys that were pressed before the screen is painted again answer or confirm nothing."""
@@ -486,6 +543,7 @@ class MainScreen(Screen[None]):
         self.futures.tell_news()
         self.subagents.tell_news()
         self.bench.update_footer()
+        self._status_changed()
         self._update_window_status(old, new)
 
     @on(ConversationController.Suggested)
@@ -537,6 +595,7 @@ class MainScreen(Screen[None]):
         branch = await asyncio.to_thread(branch_of, Path(self.transcript.work_dir))
         header = self.bench.header
         header.heading = header.heading._replace(branch=branch)
+        self._status_changed()
 
     # --- what is written in the prompt
 
@@ -585,7 +644,7 @@ class MainScreen(Screen[None]):
             return None
         if written.rstrip() == "/":
             self.bench.tell(
-                '"/" begins a command.', advice="Type its name, or choose one by arrows."
+                '"/" begins a command.', advice="Type its name, or choose one with the arrow keys."
             )
             self.bench.keep(text)
             return None
@@ -840,6 +899,7 @@ class MainScreen(Screen[None]):
     def _keys_changed(self) -> None:
         """Update the footer: keys of the prompt, or of the cursor in the chat, have another meaning now."""
         self.bench.update_footer()
+        self._status_changed()
 
     @on(PromptArea.KeysAsked)
     def _keys_asked(self) -> None:

@@ -875,15 +875,15 @@ def _dmail_words(checkpoint: CheckpointNode) -> str:
 
 
 _KEYS = (
-    ("[ ]", "previous, next turn"),
-    ("Home End", "newest, oldest step"),
+    ("[ ]", "previous or next turn"),
+    ("Home End", "newest or oldest step"),
     ("Enter", "preview a rewind"),
-    ("Space", "expand, collapse"),
+    ("Space", "expand or collapse"),
     ("w", "read the chat up to there"),
-    ("{ }", "previous, next world line"),
-    ("b P", "name a step, pin it"),
+    ("{ }", "previous or next world line"),
+    ("b P", "name or pin a step"),
     ("/", "filter: text, tool, file"),
-    ("u U", "undo, redo"),
+    ("u U", "undo or redo"),
     ("p", "replay the session"),
     ("F1", "help, with a legend"),
     ("Esc", "back to the prompt"),

@@ -8,8 +8,7 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.subagents import agent_state_words, agent_target
 from kimi_tui.projection.tool_calls import todo_summary
-from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
-from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
+from kimi_tui.tool_cards import ALLOWED_BY, BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 from kimi_tui.tui.diff import change_counts
 from kimi_tui.tui.formatting import change, counted, duration, money, tokens
 from kimi_tui.tui.glyphs import UNICODE

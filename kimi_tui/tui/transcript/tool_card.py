@@ -21,8 +21,7 @@ from kimi_tui.projection.tool_calls import (
     changed_words,
     iter_arguments,
 )
-from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, TodoBlock
-from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
+from kimi_tui.tool_cards import ALLOWED_BY, BriefBlock, DiffBlock, ImageBlock, TodoBlock
 from kimi_tui.tui.diff import band_rows, common_indent
 from kimi_tui.tui.formatting import cut, cut_head, path
 from kimi_tui.tui.glyphs import Glyphs

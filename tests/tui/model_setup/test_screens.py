@@ -567,6 +567,7 @@ async def test_an_accepted_key_without_models_needs_no_second_enter(home: Path) 
 KEY = "sk-proj-4f9Aq7Lx2Zt8Wn3Rb6Yc1Vd5Ke0Hs7Jm"
 
 
+@pytest.mark.exhaustive
 async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,12 +90,16 @@ async def start(
     await conversation.opened("travel")
     target = target or Target(END)
     where = "here" if target.is_end else rewind.name_of(main, target)
-    form = FuturesForm(
-        target, ("", *conversation.values.models), main.futures.currency, count=count
-    )
+    model = conversation.state.model
+    known = conversation.launch.config.models
+    others = [
+        name
+        for name in conversation.values.models
+        if model is None or name not in known or known[name].model != model.name
+    ]
+    form = FuturesForm(target, ("", *others), main.futures.currency, count=count)
     form.messages[0] = words
     point = main.bench.views.live_point(target.id) if not target.world_line else None
-    model = conversation.state.model
     dialog = FuturesDialog(
         form,
         main.futures.estimate,
@@ -247,7 +251,7 @@ async def _carry_out(main: MainParts, answer: PageAnswer, one: FutureChanged) ->
 
     if not one.world_line:
         words = one_line(one.why) or (_NOT_YET if one.step else "It has no steps.")
-        main.bench.tell(f"Future {one.number} is no world line yet.", advice=words)
+        main.bench.tell(f"Future {one.number} is not a world line (a branch) yet.", advice=words)
         return
     if answer.action == "current":
         main.beside.leave()

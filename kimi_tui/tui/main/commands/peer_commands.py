@@ -60,7 +60,6 @@ ELSEWHERE: Mapping[str, str] = {
     "share": _SHARE,
     "shells": "/tasks lists the commands in the background.",
     "status": _HEADER,
-    "statusline": "The header and the token gauge cannot be configured.",
     "terminal-setup": _TERMINAL,
     "todo": _TODO,
     "todos": _TODO,

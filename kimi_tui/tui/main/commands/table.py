@@ -13,6 +13,7 @@ from kimi_tui.config.settings import THEMES
 from kimi_tui.tui.main.commands import (
     bisect,
     changes,
+    external_agents,
     futures,
     import_settings,
     mcp,
@@ -145,9 +146,9 @@ COMMANDS = CommandTable(
         "Try several ways",
         "Run 2 to 4 futures (continuations) beside this conversation, or compare them.",
         futures.futures,
-        argument="[N] [words]",
+        argument="[N] [MESSAGE]",
         opens=True,
-        needs="travel",
+        needs="model",
         aliases=("best-of-n", "bestofn", "parallel"),
     ),
     Command(
@@ -199,7 +200,7 @@ COMMANDS = CommandTable(
         "Read or edit the summary that the last compaction left.",
         rewind.summary,
         opens=True,
-        needs="lines",
+        needs="model",
     ),
     Command(
         "clear",
@@ -229,7 +230,7 @@ COMMANDS = CommandTable(
         rewind.compact,
         key="ctrl+o",
         argument="[WHAT TO KEEP]",
-        needs="session",
+        needs="model",
         aliases=("compress", "summarize"),
     ),
     Command(
@@ -289,7 +290,7 @@ COMMANDS = CommandTable(
         "List what fills the context, in tokens: system prompt, notes, tools, messages.",
         session.context,
         opens=True,
-        needs="session",
+        needs="model",
     ),
     Command(
         "stats",
@@ -303,7 +304,7 @@ COMMANDS = CommandTable(
         "mode",
         "Change the mode",
         "Set what runs without asking; without a mode, switch to the next one.",
-        session.mode,
+        external_agents.mode,
         key="shift+tab",
         argument="[plan | ask | edits | sandboxed | all]",
         values=_one_of(
@@ -324,7 +325,7 @@ COMMANDS = CommandTable(
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
-        needs="session",
+        needs="model",
     ),
     Command(
         "permissions",
@@ -344,7 +345,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
-        needs="session",
+        needs="model",
     ),
     Command(
         "mcp",
@@ -354,6 +355,16 @@ COMMANDS = CommandTable(
         argument="[allow | restart | login | on | off NAME]",
         values=_one_of("allow", "restart", "login", "on", "off"),
         opens=True,
+        needs="model",
+    ),
+    Command(
+        "external-agent",
+        "Use another agent",
+        "List other agents (Claude Code, Codex …) and start one; set the one in use.",
+        external_agents.external_agent,
+        argument="[NAME]",
+        opens=True,
+        aliases=("external-agents",),
     ),
     Command(
         "import-settings",
@@ -370,6 +381,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
+        needs="model",
     ),
     Command(
         "add-dir",
@@ -379,6 +391,7 @@ COMMANDS = CommandTable(
         argument="[DIR]",
         opens=True,
         aliases=("directory",),
+        needs="model",
     ),
     Command(
         "checks",
@@ -386,6 +399,7 @@ COMMANDS = CommandTable(
         "List the programs that run after edits, and turn them on or off here.",
         rules.checks,
         opens=True,
+        needs="model",
     ),
     Command(
         "sandbox",
@@ -400,7 +414,7 @@ COMMANDS = CommandTable(
         "model",
         "Choose the model",
         "Change the model, the server or the API key.",
-        session.model,
+        external_agents.model,
         argument="[NAME]",
         values=_models,
         exact=True,
@@ -415,7 +429,7 @@ COMMANDS = CommandTable(
         session.tools,
         argument="[on | lean | off | add NAME]",
         values=_one_of("on", "lean", "off", "add"),
-        needs="session",
+        needs="model",
     ),
     Command(
         "window",
@@ -423,7 +437,7 @@ COMMANDS = CommandTable(
         "Have Ollama make a copy of the model with a 32k context, or say how to get one.",
         session.window,
         key="f4",
-        needs="session",
+        needs="model",
     ),
     Command(
         "thinking",
@@ -432,7 +446,7 @@ COMMANDS = CommandTable(
         session.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
-        needs="session",
+        needs="model",
         aliases=("effort", "reasoning"),
     ),
     Command(
@@ -469,6 +483,7 @@ COMMANDS = CommandTable(
         argument="[turn | BRANCH]",
         opens=True,
         values=_one_of("turn"),
+        needs="model",
     ),
     Command(
         "commit",
@@ -477,6 +492,7 @@ COMMANDS = CommandTable(
         changes.commit,
         argument="[MESSAGE]",
         opens=True,
+        needs="model",
     ),
     Command(
         "init",
@@ -581,6 +597,13 @@ COMMANDS = CommandTable(
         view.settings,
         opens=True,
         aliases=("config",),
+    ),
+    Command(
+        "statusline",
+        "Set up the status line",
+        "Choose facts for a row below the prompt, or a command that prints it.",
+        view.statusline,
+        opens=True,
     ),
     Command(
         "commands",

@@ -301,7 +301,7 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
         question="What should this checkpoint be called?",
         consequence="The timeline shows the name, and its filter finds it.",
         text=soul.marks.bookmarks.get(uid, ""),
-        placeholder="Empty: remove the bookmark",
+        placeholder="If empty, the bookmark is removed",
         verb="keep",
         may_be_empty=True,
         low=True,
