@@ -502,7 +502,7 @@ class SnapshotLog:
         self._position.clear()
         self._marks.clear()
         self._next_marks.clear()
-        self._last_marks: dict[str, str] = {}
+        self._last_marks.clear()
         """The newest checkpoint of each agent."""
         self._order.clear()
         self._latest = Layered({})
