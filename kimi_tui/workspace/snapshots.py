@@ -503,7 +503,6 @@ class SnapshotLog:
         self._marks.clear()
         self._next_marks.clear()
         self._last_marks.clear()
-        """The newest checkpoint of each agent."""
         self._order.clear()
         self._latest = Layered({})
 
