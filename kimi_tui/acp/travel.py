@@ -77,9 +77,7 @@ class EditorTravel:
                 case "redo":
                     return await self._soul.travel.redo()
                 case "compact":
-                    # The event of the compaction says what it did.
-                    done = await self._soul.compact(argument)
-                    return "" if done else "Nothing was compacted."
+                    return await self._compact(argument)
                 case "checkpoints":
                     return _table(await self._checkpoints())
                 case _:
@@ -166,6 +164,19 @@ class EditorTravel:
             )
         words.append("The editor still shows the old messages; the agent does not have them.")
         return " ".join(words)
+
+    async def _compact(self, argument: str) -> str:
+        used = self._soul.status.used
+        rows = [
+            f"- a summary replaces the older messages of the context, which has {used:,} tokens",
+            "- the summary is one request to the model",
+            "- the messages become a world line (a branch); /undo restores them",
+        ]
+        answers = [("compact", "Compact the context")]
+        if not await self._ask("Compact the context", "\n".join(rows), answers):
+            return "Nothing changed."
+        # The event of the compaction says what it did.
+        return "" if await self._soul.compact(argument) else "Nothing was compacted."
 
     async def _undo(self) -> str:
         """Undo, after a question if the conversation has gone on since the operation, as the app does."""

@@ -222,8 +222,10 @@ class Session:
         """
         self._write_state(replace(self.state, title=" ".join(title.split())))
 
-    def give_to(self, external_agent: tuple[str, ...]) -> None:
-        """Note the external agent that the session belongs to from now on: its name, and its further arguments.
+    def give_to(self, external_agent: str) -> None:
+        """Note the external agent that the session belongs to from now on, by its name.
+
+        Arguments for its program are not stored: a session that came from elsewhere must not give any.
 
         Raises:
             StorageTrouble: The state could not be written.

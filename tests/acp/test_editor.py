@@ -222,6 +222,10 @@ async def test_time_travel_says_first_what_it_takes(desk: Desk) -> None:
         assert editor.asked[-1][1] == ["keep", "no"]
         for wrong in ("/rewind", "/rewind 9", "/switch 7", "/rewind -1", "/rewind 0 x", "/compact"):
             await ask(agent, session, wrong)
+        assert editor.asked[-1][1] == ["compact", "no"]
+        editor.choose = lambda options: options[0].option_id
+        await ask(agent, session, "/compact")
+        assert editor.text.endswith("Nothing was compacted.")  # it is too short for that
     assert "Which checkpoint?" in editor.text
     assert "Traceback" not in editor.text
     assert "KeyError" not in editor.text
@@ -414,8 +418,9 @@ def test_the_line_that_installs_the_package_is_said(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from kimi_tui.commands import acp as command
+    from kimi_tui.external import agents
 
-    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr(agents, "find_spec", lambda _: None)
     with Path("/dev/null").open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         assert command.run([]) == 1
