@@ -502,8 +502,7 @@ class SnapshotLog:
         self._position.clear()
         self._marks.clear()
         self._next_marks.clear()
-        self._last_marks: dict[str, str] = {}
-        """The newest checkpoint of each agent."""
+        self._last_marks.clear()
         self._order.clear()
         self._latest = Layered({})
 

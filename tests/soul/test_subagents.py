@@ -56,7 +56,8 @@ async def test_the_last_answer_is_the_result(tmp_path: Path) -> None:
         # Its calls count in the session's figures.
         status = on.soul.status
         assert (status.total_input, status.total_output) == (410, 26)
-        (one,) = on.soul.agents.states if on.soul.agents else ()
+        assert on.soul.agents is not None
+        (one,) = on.soul.agents.states
         assert (one.state, one.step, one.calls, one.input, one.output) == ("done", 2, 1, 110, 11)
         assert one.last_words == "a.txt:1 has one"
         # Its events are on the session's wire with its name.
@@ -77,6 +78,7 @@ async def test_its_files_belong_to_the_session(tmp_path: Path) -> None:
         await on.soul.run("write it")
         assert (on.work / "b.txt").read_text() == "by the sub-agent\n"
         preview = await on.soul.travel.preview(Target(0))
+        assert preview.files is not None
         assert [(one.path, one.reason) for one in preview.files.files] == [("b.txt", "")]
         await on.soul.travel.rewind(Target(0), "restore")
         assert not (on.work / "b.txt").exists()
@@ -260,6 +262,7 @@ async def test_back_to_one_of_its_steps_and_on_from_there(tmp_path: Path) -> Non
         assert [one.kind for one in points] == ["user", "step", "step", "step"]
         before = on.file()
         preview = await agents.preview("general-1", Target(points[2].id))
+        assert preview.files is not None
         assert [one.path for one in preview.files.files] == ["c.txt"]
         await agents.rewind("general-1", Target(points[2].id), "restore")
         assert agents.state("general-1").state == "paused"
