@@ -24,7 +24,7 @@ def _begin_futures(terminal: Terminal) -> None:
     terminal.wait_quiet(0.3)
     start = terminal.n_bytes
     terminal.key("enter")
-    terminal.wait_raw(b"tokens of the past", start=start, timeout_s=60)
+    terminal.wait_raw(b"first requests send", start=start, timeout_s=60)
     terminal.wait_quiet(0.5)
     start = terminal.n_bytes
     terminal.key("enter")

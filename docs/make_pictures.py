@@ -21,7 +21,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.chat_server import ChatServerThread, call, say  # noqa: E402 - needs the path above
+from support.chat_server import (  # noqa: E402 - needs the path above
+    Answer,
+    ChatServerThread,
+    Request,
+    call,
+    calls,
+    gate,
+    say,
+)
 from support.picture import svg_of  # noqa: E402
 from support.stored_sessions import store_session  # noqa: E402
 from support.terminal import ScreenTimeout, Terminal  # noqa: E402
@@ -35,6 +43,8 @@ _GIF_WIDTH = 980
 PROGRAM = str(Path(sys.executable).parent / "kimi-tui")
 SIZE = (120, 40)
 GUIDE_SIZE = (100, 30)
+WIDE = 110
+"""Columns from which the timeline stands beside the chat."""
 
 QUESTION = {
     "question": "Where should the limit be?",
@@ -43,6 +53,10 @@ QUESTION = {
         {"label": "In the code", "description": "One place, and no new setting."},
     ],
 }
+SUBAGENTS = [
+    ("Agent", {"description": title, "prompt": f"{title}.", "kind": "explore"})
+    for title in ("Find the callers of the parser", "Find tests of long fields")
+]
 PLAN = """1. `src/parser.py`: read a quoted field to its closing quote.
 2. `tests/test_parser.py`: a field with a line break in it.
 3. Run the tests.
@@ -69,9 +83,12 @@ class Camera:
         self._began = time.monotonic()
         self.frames: list[tuple[float, str]] = []
 
-    def still(self, name: str) -> None:
-        """Save the screen as it is when nothing moves."""
-        self._terminal.wait_quiet(0.4, 20)
+    def still(self, name: str, *, moving: bool = False) -> None:
+        """Save the screen as it is when nothing moves, or with `moving` while the clock beside the prompt does."""
+        if moving:
+            time.sleep(QUIET_S)
+        else:
+            self._terminal.wait_quiet(0.4, 20)
         self.look()
         self._terminal.save_svg(self._folder / f"{name}.svg")
         print(self._folder / f"{name}.svg")
@@ -206,7 +223,7 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
         (Path(home) / "config.toml").write_text(f'theme = "{theme}"\n')
         (Path(home) / "config.toml").chmod(0o600)
         with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
-            terminal.wait_for("Which model should it use?")
+            terminal.wait_for("Which model should the agent use?")
             terminal.wait_gone("looking for")
             Camera(terminal, folder, recording=False).still("first-run")
             terminal.key("1")
@@ -230,6 +247,19 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
         )
         with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
             look_around(terminal, Camera(terminal, folder, recording=False), server)
+
+
+def _looks(request: Request) -> Answer:
+    """The first step of a sub-agent."""
+    text = "I look for who calls it." if "callers" in str(request.messages) else "I list the tests."
+    return call("Grep", {"pattern": "x = "}, text=text)
+
+
+def _reports(request: Request) -> Answer:
+    """The answer of a sub-agent, of which the picture has the beginning."""
+    if "callers" in str(request.messages):
+        return gate(8, say("The writer calls it once, after each row, and keeps no field."))
+    return gate(8, say("There are no tests of long fields, and none of quoted ones."))
 
 
 def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) -> None:
@@ -290,6 +320,20 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.wait_for("sh serve.sh")
     answer("y")
     terminal.wait_for("The server runs in")
+    server.script(
+        calls(SUBAGENTS, text="Two sub-agents look at once."),
+        *(_looks for _ in SUBAGENTS),
+        *(_reports for _ in SUBAGENTS),
+        say("Nothing else depends on the length."),
+    )
+    terminal.wait_for("send")
+    terminal.type("Who depends on it?")
+    terminal.wait_quiet(QUIET_S)
+    terminal.key("enter")
+    terminal.wait_for(re.compile(r"step 2.*step 2", re.DOTALL))
+    camera.still("subagents", moving=True)
+    server.release()
+    terminal.wait_for("Nothing else depends")
     terminal.key("ctrl+f")
     terminal.wait_for("/ Search")
     terminal.type("field")
@@ -305,10 +349,106 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     show("/help", "Esc close", "help")
     show("/sessions", "Why is the import", "sessions")
     terminal.key("ctrl+q")
-    terminal.wait_for("runs in the background")
+    terminal.wait_for("is running in the background")
     terminal.wait_quiet(QUIET_S)
     terminal.key("ctrl+q")
     terminal.wait_exit()
+
+
+FUTURES = {
+    "Refuse the file with its line": (
+        {"path": "src/parser.py", "content": "LIMIT = 1_000_000\n\n\ndef parse(text):\n    ...\n"},
+        "A field over a million letters ends the import, with its line.",
+    ),
+    "Cut the field and warn": (
+        {
+            "path": "src/parser.py",
+            "content": "x = 1\n\n\ndef cut(field):\n    return field[:1000]\n",
+        },
+        "A long field is cut, and the warning says where.",
+    ),
+    "Make it a setting": (
+        {"path": "tests/test_parser.py", "content": "x = 2\n"},
+        "The limit is a setting now, and the test allows for it.",
+    ),
+}
+"""What each future does: the file that it writes, and its last words."""
+
+
+def _future(request: Request) -> Answer:
+    """Answer as the model of a future, which waits before its last words."""
+    said = [one for one in request.messages if one["role"] == "user"]
+    words = next((one for one in FUTURES if one in str(said[-1]["content"])), "")
+    if not words:
+        return say("The parser reads a field to its closing quote, however long it is.")
+    written, last = FUTURES[words]
+    if request.messages[-1]["role"] != "tool":
+        return call("WriteFile", written, usage=(24_310, 140))
+    return gate(1, say(last, usage=(24_700, 60)))
+
+
+def futures(folder: Path, theme: str, size: tuple[int, int]) -> None:
+    """Three futures of one session: the dialog, the timeline while they run, and the page at their end."""
+    with tempfile.TemporaryDirectory() as home, ChatServerThread(check=_future) as server:
+        environment = {"KIMI_TUI_HOME": f"{home}/data", "HOME": home}
+        work = Path(home) / "importer"
+        for name in ("src/parser.py", "src/writer.py", "tests/test_parser.py", "README.md"):
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_text("x = 1\n")
+        (Path(home) / "data").mkdir(mode=0o700)
+        config = Path(home) / "data" / "config.toml"
+        config.write_text(
+            f'theme = "{theme}"\nmode = "sandboxed"\ndefault_model = "kimi-k3"\n'
+            f'[providers.local]\ntype = "openai_legacy"\nbase_url = "{server.base_url}"\n'
+            'api_key = "k"\nmax_parallel = 3\n[models.kimi-k3]\nprovider = "local"\nmodel = "kimi-k3"\n'
+            "max_context_size = 262144\n[models.kimi-k3.prices]\ninput = 0.6\noutput = 2.5\n"
+        )
+        config.chmod(0o600)
+        with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
+            camera = Camera(terminal, folder, recording=False)
+            terminal.wait_for("send")
+            terminal.type("How long may a field be?")
+            terminal.key("enter")
+            terminal.wait_for("closing quote")
+            terminal.wait_quiet(QUIET_S)
+            terminal.type("/futures 3")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("enter")
+            terminal.wait_for("The cost is not known yet")
+            for key in ("up", "right", "down"):
+                terminal.wait_quiet(QUIET_S)
+                terminal.key(key)
+            for words in FUTURES:
+                terminal.wait_quiet(QUIET_S)
+                terminal.type(words)
+                terminal.wait_for(words)
+                terminal.key("tab")
+            terminal.wait_quiet(QUIET_S)
+            terminal.type("grep -q def src/parser.py")
+            terminal.wait_for("send the conversation")
+            camera.still("futures-dialog")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("enter")
+            terminal.wait_for("started")
+            if size[0] < WIDE:
+                terminal.key("ctrl+t")
+            # A gate lets all go that wait at it, so each future waits there before the first is let go.
+            terminal.wait_for(lambda screen: screen.count("step 2") == len(FUTURES))
+            camera.still("futures-timeline")
+            if size[0] < WIDE:
+                terminal.key("escape")
+            server.release()
+            terminal.wait_for("The futures have ended")
+            terminal.wait_quiet(QUIET_S)
+            terminal.type("/futures")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("enter")
+            terminal.wait_for("3 futures")
+            camera.still("futures-page")
+            terminal.key("escape")
+            terminal.wait_quiet(QUIET_S)
+            terminal.key("ctrl+q")
+            terminal.wait_exit()
 
 
 def save_gif(frames: list[tuple[float, str]], path: Path) -> None:
@@ -364,6 +504,7 @@ def main() -> None:
     options.into.mkdir(exist_ok=True, parents=True)
     columns, rows = map(int, options.size.split("x"))
     tour(options.into, options.theme, (columns, rows))
+    futures(options.into, options.theme, (columns, rows))
     if options.guide:
         return
     frames = play(options.into, options.theme, recording=options.recording)

@@ -15,6 +15,7 @@ from support.odd_files import put
 from kimi_tui.filesystem import (
     NotARegularFile,
     Storage,
+    copy_tree,
     create_file,
     open_folder,
     open_regular,
@@ -298,3 +299,24 @@ def test_a_path_is_followed_where_a_link_is_none_at_the_next_look(
     # `realpath` does the same: it checks whether a path is a link and then reads it.
     monkeypatch.setattr(os.path, "realpath", swapped)
     assert real_path(f"{tmp_path}/link/x/../y") == f"{tmp_path}/folder/y"
+
+
+def test_a_folder_is_copied_with_modes_times_and_links(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep" / "er").mkdir(parents=True)
+    (source / "deep" / "er" / "run.sh").write_text("echo\n")
+    (source / "deep" / "er" / "run.sh").chmod(0o751)
+    (source / "empty").touch(mode=0o400)
+    (source / "large").write_bytes(b"x" * 300_000)
+    (source / "link").symlink_to("deep/nowhere")
+    os.utime(source / "large", ns=(1, 1_700_000_000_123_456_789))
+    os.mkfifo(source / "pipe")
+    copy = tmp_path / "copy"
+    copy_tree(source, copy)
+    found = {str(path.relative_to(copy)) for path in copy.rglob("*")}
+    assert found == {"deep", "deep/er", "deep/er/run.sh", "empty", "large", "link"}
+    assert (copy / "large").read_bytes() == b"x" * 300_000
+    assert (copy / "large").stat().st_mtime_ns == 1_700_000_000_123_456_789
+    assert stat.S_IMODE((copy / "deep/er/run.sh").stat().st_mode) == 0o751
+    assert stat.S_IMODE((copy / "empty").stat().st_mode) == 0o400
+    assert os.readlink(copy / "link") == "deep/nowhere"

@@ -25,6 +25,7 @@ from kimi_tui.commands.console import (
     say,
 )
 from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.futures import are_left
 from kimi_tui.logging_setup import start_logging
 from kimi_tui.program import CONFLICTS, DONE, FAILED, USAGE
 from kimi_tui.soul.rewind_values import (
@@ -123,6 +124,12 @@ async def _travel(options: Namespace) -> int:
     # The soul has no model: it carries out operations only, and records them as in the app.
     soul = await open_soul(session=session, provider=None, follow_files=False)
     async with aclosing(soul):
+        if await asyncio.to_thread(are_left, session.dir.parent):
+            from kimi_tui.futures.leftovers import take_up
+
+            if taken := await take_up(soul):
+                kept = counted(taken, "future")
+                complain(f"kimi-tui ended while futures ran: {kept} kept, each as a world line.")
         match options.name:
             case "rewind":
                 return await _rewind(soul, options)

@@ -133,6 +133,29 @@ def one_of(names: tuple[str, ...]) -> Check:
     return Check("choice", read, names)
 
 
+def some_of(names: tuple[str, ...]) -> Check:
+    """Return a check for a list of these words."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        unknown = next((one for one in _texts(value) if one not in names), None)
+        if unknown is not None:
+            raise ValueError(f'must name some of {", ".join(names)}, not "{unknown[:40]}"')
+        return tuple(dict.fromkeys(_texts(value)))
+
+    return Check("list", read, names)
+
+
+def _shell_command(value: Any) -> str:
+    words = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise ValueError("must be a command line, or a list of words")
+    if not isinstance(value, list):
+        return value.strip()
+    import shlex  # most files have no command
+
+    return shlex.join(words)
+
+
 def _provider_type(value: Any) -> str:
     if value not in PROVIDER_TYPES:
         written = f": {value[:40]!r}" if isinstance(value, str) else ""
@@ -153,4 +176,6 @@ THINKING = Check("text", _thinking)
 """The check for `true`, `false` or an effort; they are read as `on`, `off` or the word in lower case."""
 CURRENCY = Check("text", _currency)
 URL = Check("text", _url)
+SHELL_COMMAND = Check("text", _shell_command)
+"""The check for a command line for the shell; a list of words is read as one that has them unchanged."""
 PROVIDER_TYPE = Check("text", _provider_type)

@@ -250,7 +250,7 @@ class _Reader:
             elif re.fullmatch(_OWN_HEADERS, name):
                 self._say(shown, "is set by kimi-tui and cannot be changed")
             elif not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-                self._say(shown, "must be a text of one line in ASCII")
+                self._say(shown, "must be one line of ASCII text")
             elif len(found) == _MAX_HEADERS or (room := room - len(name) - len(value)) < 0:
                 most = f"{_MAX_HEADERS} headers or {_MAX_HEADER_CHARS:,} characters"
                 self._say(place, f"has more than {most}")

@@ -15,6 +15,7 @@ from kimi_tui.config.checks import (
     CURRENCY,
     FLAG,
     PROVIDER_TYPE,
+    SHELL_COMMAND,
     STRIPPED,
     TEXT,
     TEXTS,
@@ -24,6 +25,7 @@ from kimi_tui.config.checks import (
     Check,
     number,
     one_of,
+    some_of,
     whole,
 )
 
@@ -226,7 +228,7 @@ class LoopControl(NamedTuple):
         50_000,
         whole(0, 100_000_000),
         "Tokens of the context that are kept free for the answer.",
-        title="Answer reserve, tokens",
+        title="Kept for the answer, tokens",
         group=CONTEXT,
     )
     compaction_trigger_ratio: float = setting(
@@ -355,6 +357,40 @@ class DMailConfig(NamedTuple):
 
 
 @table
+class AgentsConfig(NamedTuple):
+    """The limits of sub-agents."""
+
+    steps: int = setting(
+        100,
+        whole(1, 100_000),
+        "The most steps of a sub-agent; it ends then with what it found.",
+        title="Sub-agents, steps",
+        group=LIMITS,
+    )
+    tokens: int = setting(
+        0,
+        whole(0, 1_000_000_000),
+        "The most tokens of a sub-agent, input and output of all its requests; 0 for any number.",
+        title="Sub-agents, tokens",
+        group=LIMITS,
+    )
+    cost: float = setting(
+        0.0,
+        number(0, 1_000_000),
+        "The most that a sub-agent may cost, by the configured prices; 0 for any amount.",
+        title="Sub-agents, cost",
+        group=LIMITS,
+    )
+    parallel: int = setting(
+        4,
+        whole(1, 16),
+        "How many sub-agents that only read work at the same time; the others wait.",
+        title="Sub-agents at the same time",
+        group=LIMITS,
+    )
+
+
+@table
 class SandboxConfig(NamedTuple):
     """The sandbox of commands."""
 
@@ -386,6 +422,20 @@ class SandboxConfig(NamedTuple):
         FLAG,
         "Let sandboxed commands use the network.",
         title="Network in the sandbox",
+        group=PERMISSIONS,
+    )
+
+
+@table
+class FuturesConfig(NamedTuple):
+    """The files of futures."""
+
+    copy: tuple[str, ...] = setting(
+        (),
+        TEXTS,
+        "Ignored folders, relative to the work folder, of which each future gets a copy, such as .venv. "
+        "A future sees any other ignored folder as it is now, and copies only what it changes there.",
+        title="Folders copied for futures",
         group=PERMISSIONS,
     )
 
@@ -510,6 +560,36 @@ class PromptConfig(NamedTuple):
     )
 
 
+STATUS_ITEMS = (
+    *("model", "mode", "title", "folder", "branch", "checkpoint", "worldlines", "context"),
+    *("tokens", "cost", "tasks", "session", "time", "version"),
+)
+"""The facts that a status line can show."""
+
+
+@table
+class StatuslineConfig(NamedTuple):
+    """The status line, a row below the prompt, which exists if one of these is set."""
+
+    items: tuple[str, ...] = setting(
+        (),
+        some_of(STATUS_ITEMS),
+        "Facts to show in a row below the prompt, in this order. If none are named, there is no such row.",
+        "now",
+        title="Status line",
+        group=LOOKS,
+    )
+    command: str = setting(
+        "",
+        SHELL_COMMAND,
+        "A command whose first line of output is shown in the status line. It gets the session's facts as JSON, "
+        "so a status line script for Claude Code works here.",
+        "now",
+        title="Status line command",
+        group=LOOKS,
+    )
+
+
 @table
 class MouseConfig(NamedTuple):
     """The use of the mouse."""
@@ -610,11 +690,14 @@ class Config(NamedTuple):
     )
     loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
+    agents: AgentsConfig = AgentsConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    futures: FuturesConfig = FuturesConfig()
     web: WebConfig = WebConfig()
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
     prompt: PromptConfig = PromptConfig()
+    statusline: StatuslineConfig = StatuslineConfig()
     mouse: MouseConfig = MouseConfig()
     search: SearchConfig | None = None
     models: Mapping[str, ModelConfig] = MappingProxyType({})

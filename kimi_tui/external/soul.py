@@ -137,7 +137,7 @@ class ExternalSoul(KimiSoul):
         self.wire.publish(self.model_facts)
         connection = self.host.connection
         if self.running and connection is not None and not connection.is_fresh:
-            self.wire.publish(Notice("info", f"The agent has changed its mode: {words}."))
+            self.wire.publish(Notice("info", f"The mode of the agent is now: {words}."))
 
     @property
     def cost(self) -> Cost | None:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 CHECK_LINES = 20
 _MOST_ANSWER = 20_000
 _HEARD_S = 2.0
+_HELD_S = 0.05
+"""Seconds for which streamed text is held, so that three futures do not wake the program hundreds of times a second."""
 
 
 class Order(NamedTuple):
@@ -68,6 +70,7 @@ class Order(NamedTuple):
         network: whether the check may use the network.
         variables: environment variables for the commands of the agent and the check.
         known: what the program has asked the server: window, capabilities, dialect and URL; empty to ask again.
+        images: the images of the message, which are stored in its session, each as an `ImageBlock`.
     """
 
     session: str
@@ -82,6 +85,7 @@ class Order(NamedTuple):
     network: bool = False
     variables: Mapping[str, str] = {}
     known: Mapping[str, Any] = {}
+    images: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(slots=True)
@@ -173,6 +177,7 @@ class _Child:
         self._opening: asyncio.Task[Opened] | None = None
         self._answer: list[str] = []
         self._turn_over = asyncio.Event()
+        self._held: ev.EventRecord | None = None
         self._prices: Mapping[str, object] = {}
 
     async def run(self) -> int:
@@ -186,6 +191,7 @@ class _Child:
             return await self._whole()
         finally:
             reading.cancel()
+            self._tell_held()
             self._told.put_nowait(None)
             await writing
 
@@ -234,8 +240,12 @@ class _Child:
         from kimi_tui.session.session import Session
         from kimi_tui.soul.kimisoul import TURN_ERRORS
         from kimi_tui.soul.opening import GivenSession, open_session
+        from kimi_tui.tool_cards import ImageBlock
+        from kimi_tui.tools.process import ALSO_PASSED
 
-        os.environ.update(self._order.variables)
+        variables = self._order.variables
+        os.environ.update(variables)
+        os.environ[ALSO_PASSED] = " ".join(variables)
         launch = self._launch()
         self._prices = launch.config.prices
         harden()
@@ -259,8 +269,9 @@ class _Child:
         try:
             self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
             if not (self._is_stopped or self._limit):
+                images = [await soul.image(ImageBlock(**one)) for one in self._order.images]
                 with contextlib.suppress(*TURN_ERRORS):
-                    await soul.run(self._order.message)
+                    await soul.run(self._order.message, [one for one in images if one is not None])
             await self._settle(soul)
             with contextlib.suppress(TimeoutError):
                 # The end of a turn is on the wire when `run` returns, and is heard a moment later.
@@ -315,7 +326,7 @@ class _Child:
                     self._turn_over.set()
                 case _:
                     pass
-            self._tell({"record": encode_record(record)})
+            self._tell_record(record)
             if isinstance(event, ev.StatusUpdate | ev.TurnEnd):
                 spent = soul.spent
                 cost = spent.cost if soul.model_name in self._prices else -1.0
@@ -361,7 +372,27 @@ class _Child:
 
     # -- lines -----------------------------------------------------------------------------------
 
+    def _tell_record(self, record: ev.EventRecord) -> None:
+        """Tell an event; what continues the text of the one before within a moment goes into the same line."""
+        held, event = self._held, record.event
+        if held is not None and ev.continues(held.event, event):
+            text = ev.text_of(held.event) + ev.text_of(event)
+            self._held = held._replace(event=ev.with_text(held.event, text))
+            return
+        if isinstance(event, ev.TextPart | ev.ThinkPart | ev.ToolCallPart | ev.ToolOutput):
+            self._tell_held()
+            self._held = record
+            asyncio.get_running_loop().call_later(_HELD_S, self._tell_held)
+        else:
+            self._tell({"record": encode_record(record)})
+
+    def _tell_held(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._told.put_nowait({"record": encode_record(held)})
+
     def _tell(self, line: dict[str, Any]) -> None:
+        self._tell_held()
         self._told.put_nowait(line)
 
     async def _write(self) -> None:

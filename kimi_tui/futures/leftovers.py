@@ -7,9 +7,7 @@ over the work folder is removed by the sweep of every start (`tools.past_command
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.futures.world_line import (
-    PREFIX,
     FutureNote,
     adopt,
     has_step,
@@ -39,21 +36,13 @@ _WAIT_S = 10.0
 _ASKED_S = 0.2
 
 
-def are_there(bucket: Path) -> bool:
-    """Return whether sessions of futures are among those of a work folder. It reads the folder, so call it in a thread."""
-    with contextlib.suppress(OSError):
-        return any(name.startswith(PREFIX) for name in os.listdir(bucket))
-    return False
-
-
-async def take_up(soul: KimiSoul, told: bool = True) -> int:
+async def take_up(soul: KimiSoul) -> int:
     """Make the futures that a killed program left to a session its world lines, and remove those without a step.
 
     Those of sessions that do not exist any more are removed too.
 
     Args:
-        soul: the engine of the session.
-        told: whether a notice says so.
+        soul: the engine of the session; a notice on its wire says so.
 
     Returns:
         the number of new world lines.
@@ -73,9 +62,9 @@ async def take_up(soul: KimiSoul, told: bool = True) -> int:
             break
         except (OSError, SessionError) as error:
             log.warning("a future of a killed program could not be taken up", exc_info=error)
-    if n_taken and told:
+    if n_taken:
         count = "1 future is" if n_taken == 1 else f"{n_taken} futures are"
-        words = f"The program ended while futures ran: {count} kept, each as a world line up to its last finished step."
+        words = f"kimi-tui ended while futures were running: {count} kept as world lines, up to the last finished step."
         soul.wire.publish(Notice("info", words))
     return n_taken
 
@@ -102,6 +91,7 @@ async def _taken(soul: KimiSoul, folder: Path, note: FutureNote) -> bool:
     state, added = await soul.when_idle(
         lambda: adopt(session, soul.folder, folder, state, note.since)
     )
-    soul.wire.publish(added)
+    for one in added:
+        soul.wire.publish(one)
     soul.wire.publish(state)
     return True

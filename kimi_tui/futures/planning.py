@@ -42,6 +42,7 @@ from kimi_tui.workspace.base import FileState, Past
 if TYPE_CHECKING:
     from kimi_tui.launch import Launch
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tool_cards import ImageBlock
 
 AT_ONCE = 2
 """How many requests of futures a server gets at once, unless the configuration says another number."""
@@ -54,7 +55,7 @@ _LONGEST_MESSAGE = 1_000_000
 _TIERS: dict[Tier, str] = {
     "overlay": "Each future sees the files at the path of the work folder; only what it changes needs disk space.",
     "copy": "Each future has a copy of the files at the path of the work folder, because this system cannot use overlayfs there; folders that git ignores are read-only.",
-    "elsewhere": "Each future has a copy of the files at another path, because this system has no namespaces; programs that contain the path of the work folder read and change the real files, not the copy.",
+    "elsewhere": "Each future has a copy of the files at another path, because this system has no user namespaces; a program that has the path of the work folder written into it reads and changes the real files, not the copy.",
 }
 _NOT_ISOLATED = (
     "All futures share databases, containers and other running programs.",
@@ -71,12 +72,14 @@ class Planned(NamedTuple):
         message: its message.
         choice: its model.
         uid: the uid of the checkpoint before which it begins; empty for the end of the line.
+        images: the images of its message.
     """
 
     name: str
     message: str
     choice: ModelChoice
     uid: str
+    images: tuple[ImageBlock, ...] = ()
 
     @property
     def sameness(self) -> str:
@@ -140,13 +143,14 @@ class Planner:
             raise NoFutures("The demo has no model that could run futures.")
         if reason := self._soul.folder.refusal:
             raise NoFutures(f"{reason} Futures need a file snapshot to begin from.", "target")
-        uid, said = await self._beginning(plan.target)
+        uid, said, images = await self._beginning(plan.target)
         choices = [self._choice(one) for one in plan.variants]
         messages = [one.message.strip() or said for one in plan.variants]
-        if not all(messages):
+        pictures = [() if one.message.strip() else images for one in plan.variants]
+        if not all(one or shown for one, shown in zip(messages, pictures, strict=True)):
             at = "the end of the conversation" if plan.target.is_end else f"#{plan.target.id}"
             raise NoFutures(
-                f"There is no message of yours at {at} to be sent again. Write one for the futures.",
+                f"You wrote no message at {at} that could be sent again. Write one for the futures.",
                 "message",
             )
         if any(len(one) > _LONGEST_MESSAGE for one in messages):
@@ -160,12 +164,12 @@ class Planner:
                 )
         names = _names(plan.variants, messages, choices)
         return [
-            Planned(name, message, choice, uid)
-            for name, message, choice in zip(names, messages, choices, strict=True)
+            Planned(name, message, choice, uid, shown)
+            for name, message, choice, shown in zip(names, messages, choices, pictures, strict=True)
         ]
 
-    async def _beginning(self, target: Target) -> tuple[str, str]:
-        """Return the uid of the checkpoint with which futures begin, and the message that follows it.
+    async def _beginning(self, target: Target) -> tuple[str, str, tuple[ImageBlock, ...]]:
+        """Return the uid of the checkpoint with which futures begin, and the message that follows it, with its images.
 
         Raises:
             NoFutures: there is no such checkpoint.
@@ -176,13 +180,14 @@ class Planner:
                     "The agent is working, so futures cannot begin at the end of the conversation. Choose a checkpoint, or wait until the agent finishes.",
                     "target",
                 )
-            return "", ""
+            return "", "", ()
         try:
             if target.is_end:
                 await asyncio.to_thread(self._session.world_lines.read, target.world_line)
-                return "", ""
+                return "", "", ()
             preview = await self._soul.travel.preview(target)
-            return (await self._point(target)).uid, preview.prompt
+            _, images = await self._soul.travel.message_at(target)
+            return (await self._point(target)).uid, preview.prompt, images
         except (KeyError, SessionError) as error:
             raise NoFutures(str(error.args[0] if error.args else error), "target") from error
 
@@ -281,7 +286,8 @@ class Planner:
                 except NoSandbox:
                     own = None
             tier = tier_of("" if own is None else own.backend, self._environ)
-            shares = shares_of(past.files(past.newest), work, hidden)
+            copied = {one.strip("/") for one in self._launch.config.futures.copy}
+            shares = shares_of(past.files(past.newest), work, hidden, copied)
             return Ground(tier, shares, own is not None)
 
         return await asyncio.to_thread(found)
@@ -312,8 +318,8 @@ class Planner:
         known = all(one.cost >= 0 for one in costs)
         limited = all(one.most_cost >= 0 for one in costs)
         urls = {one.choice.base_url for one in planned}
-        folders = [one.path for one in ground.shares if one.is_folder]
-        singles = [one.path for one in ground.shares if not one.is_folder]
+        folders = [one.path for one in ground.shares if one.is_folder and not one.is_copied]
+        singles = [one.path for one in ground.shares if one.is_copied or not one.is_folder]
         gaps = past.gaps(FileState(snapshot))
         return Estimate(
             futures=tuple(costs),

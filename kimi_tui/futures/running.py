@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
+import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,8 +26,10 @@ from typing import TYPE_CHECKING, Any, cast
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import make_private
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.display_names import counted
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
+from kimi_tui.futures import PREFIX
 from kimi_tui.futures.child import Order
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
@@ -33,11 +37,12 @@ from kimi_tui.futures.process import FutureProcess, StartServer
 from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
 from kimi_tui.futures.values import LONGEST_CHECK_S, Estimate, FuturesPlan, NoFutures
 from kimi_tui.futures.world_line import (
-    PREFIX,
     FutureNote,
     adopt,
     has_step,
     n_checkpoints,
+    next_line,
+    of_future,
     stored_states,
     write_note,
 )
@@ -49,7 +54,7 @@ from kimi_tui.session.store import prune
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.tools.past_command import cache_of, set_place
+from kimi_tui.tools.past_command import cache_of, place_of, set_place
 from kimi_tui.tools.sandbox.view import PastView, opened_view
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
@@ -60,6 +65,7 @@ from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
 from kimi_tui.workspace.diff import Changes, FileDifference
 from kimi_tui.workspace.manifest import Manifest
 from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.tracker import LOG_NAME
 
 if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode
@@ -68,7 +74,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STARTS = "Its process starts."
+STARTS = "Its process is starting."
 _LAST_WORDS = 400
 _OPINION_CHARS, _TASK_CHARS = 120_000, 4000
 _MOST_RECORDS = 20_000
@@ -77,6 +83,7 @@ _WAITING = {
     "first": "It waits until another future begins to answer, so that the shared conversation is cached and paid in full only once.",
     "turn": "It waits for its turn at the server.",
 }
+_TOO_MANY = frozenset({429, 503})
 _NO_STEP = "It ended without a step."
 
 
@@ -88,9 +95,11 @@ class _Future:
         state: its state.
         planned: what it is to do.
         wire: its own events; `records` are those so far.
-        fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session.
+        fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session, and the lines
+            that it leaves itself have numbers from `first_line`.
         since: the snapshot of the files with which it began.
         end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
+        port: the TCP port that its commands are told to listen on.
     """
 
     state: FutureChanged
@@ -102,8 +111,10 @@ class _Future:
     process: FutureProcess | None = None
     fork: Session | None = None
     n_before: int = 0
+    first_line: int = 0
     since: str = ""
     end: str = ""
+    port: int = 0
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
@@ -366,6 +377,10 @@ class Futures:
         ground = await self._planner.ground(past)
         base = await asyncio.to_thread(Base, place, past)
         stack.callback(base.close)
+        # One base is moved from set to set, and to the states that `bisect` tries.
+        kept = place_of(self._session.dir, self._environ)
+        await asyncio.to_thread(base.take, kept)
+        stack.callback(_left, base, kept)
 
         def are_stopped() -> bool:
             return all(future.is_stopped for future in futures)
@@ -379,7 +394,8 @@ class Futures:
         if ground.tier == "overlay":
             forks = [one.fork.dir for one in futures if one.fork is not None]
             await asyncio.to_thread(_stamped, forks, base.folder, past.files(FileState(found)))
-        for future in futures:
+        for future, port in zip(futures, free_ports(len(futures)), strict=True):
+            future.port = port
             self._change(future, tier=ground.tier)
         run_place = place
         if ground.tier == "elsewhere":
@@ -440,8 +456,16 @@ class Futures:
         )
         future.fork, future.since = fork, since
         future.n_before = await asyncio.to_thread(n_checkpoints, fork.dir)
-        note = FutureNote(self._session.id, since, future.n_before, future.state)
-        await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+        future.first_line = await asyncio.to_thread(next_line, fork.dir)
+        await self._note(future)
+
+    async def _note(self, future: _Future) -> None:
+        """Write the note of a future beside its session."""
+        assert future.fork is not None
+        note = FutureNote(
+            self._session.id, future.since, future.n_before, future.first_line, future.state
+        )
+        await asyncio.to_thread(write_note, self._session.storage, future.fork.dir, note)
 
     async def _run_process(self, future: _Future, view: PastView, server: StartServer) -> str:
         assert future.fork is not None
@@ -465,7 +489,8 @@ class Futures:
             check=plan.check,
             check_s=LONGEST_CHECK_S,
             network=plan.network,
-            variables=view.variables,
+            variables={"PORT": str(future.port), **view.variables},
+            images=[asdict(one) for one in planned.images],
             known=self._planner.known(planned.choice),
         )
         process = FutureProcess(
@@ -511,6 +536,9 @@ class Futures:
             future.checked = lenient_json.mapping(line["checked"])
 
     def _take(self, future: _Future, record: EventRecord) -> None:
+        if record.source:
+            # What a sub-agent of the future does stays in its own record.
+            return
         event = record.event
         records = future.records
         last = records[-1] if records else None
@@ -539,9 +567,13 @@ class Futures:
                         state="asking" if is_asking else "running",
                         asks=tuple(future.asked),
                     )
-            case ev.StepRetry(status=429 | 503):
-                if (turns := self._turns.get(future.state.key)) is not None:
+            case ev.StepRetry(wait_s=wait_s, reason=reason, status=status):
+                if status in _TOO_MANY and (turns := self._turns.get(future.state.key)) is not None:
                     turns.refused(future.state.key)
+                if wait_s:
+                    again = f"It is sent again in {counted(math.ceil(wait_s), 'second')}."
+                    words = f"Its request failed: {one_line(reason).rstrip('.')}. {again}"
+                    self._change(future, state="waiting", why=words)
             case _:
                 pass
         future.wire.publish(event)
@@ -613,14 +645,14 @@ class Futures:
                 await asyncio.to_thread(remove_tree, fork.dir)
                 return
             # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
-            note = FutureNote(self._session.id, future.since, future.n_before, future.state)
-            await asyncio.to_thread(write_note, self._session.storage, fork.dir, note)
+            await self._note(future)
             adopting = partial(
                 adopt, self._session, self._soul.folder, fork.dir, future.state, future.since
             )
             state, added = await self._soul.when_idle(adopting)
             self._since[state.key] = future.since
-            self._soul.wire.publish(added)
+            for one in added:
+                self._soul.wire.publish(one)
             self._publish(future, state)
         except SoulBusy:
             log.info("the session was closed before a future became its world line")
@@ -631,7 +663,7 @@ class Futures:
                 future,
                 replace(
                     future.state,
-                    why=f"It is no world line yet: {words.rstrip('.')}. The next start tries again.",
+                    why=f"It could not be made a world line: {words.rstrip('.')}. The next start tries again.",
                 ),
             )
 
@@ -744,9 +776,9 @@ class Futures:
         state = self.state(key)
         if not state.world_line:
             raise NoFutures(
-                "That future is not a world line yet. Wait until it ends."
+                "That future is still running. Wait until it ends, or stop it."
                 if not state.is_over
-                else "That future has no step, so there is nothing to switch to."
+                else "That future has no finished step, so there is nothing to switch to."
             )
         return Target(END, state.world_line)
 
@@ -792,7 +824,12 @@ class Futures:
             StorageTrouble: a world line could not be deleted.
         """
         chosen = [self._known[key] for key in keys if key in self._known]
-        lines = [one.world_line for one in chosen if one.is_over and one.world_line]
+        lines = [
+            n
+            for one in chosen
+            if one.is_over and one.world_line
+            for n in await asyncio.to_thread(of_future, self._session, one.key)
+        ]
 
         async def pruned() -> int:
             return await asyncio.to_thread(prune, self._session, lines)
@@ -878,15 +915,33 @@ def _moved(fork: Session, before: Path, now: Path) -> None:
     """Give a fork another work folder: that of a copy."""
     state = replace(read_state(fork.dir), work_dir=str(now), moved_from=str(before))
     write_state(fork.storage, fork.dir, state)
-    SnapshotLog(fork.dir / FILES_NAME / "snapshots.jsonl").begin(os.path.realpath(now), moved=True)
+    SnapshotLog(fork.dir / FILES_NAME / LOG_NAME).begin(os.path.realpath(now), moved=True)
 
 
 def _stamped(forks: Sequence[Path], base: Path, files: Manifest) -> None:
     """Tell forks which files the frozen folder has; without that their first scans read all of them."""
     with contextlib.suppress(OSError):
         for fork in forks:
-            log_of_fork = SnapshotLog(fork / FILES_NAME / "snapshots.jsonl")
+            log_of_fork = SnapshotLog(fork / FILES_NAME / LOG_NAME)
             hand_over_stamps(log_of_fork, base, files)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return as many TCP ports of this machine that nothing uses now; 0 where there is none."""
+    found: list[int] = []
+    with ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", 0))
+            found.append(one.getsockname()[1])
+    return found
+
+
+def _left(base: Base, place: Path) -> None:
+    """Leave the frozen files of a set to the next one."""
+    with contextlib.suppress(OSError):
+        base.leave(place)
 
 
 def _removed(folder: Path) -> None:

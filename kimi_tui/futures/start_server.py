@@ -10,6 +10,7 @@ CODE}` at the end of that process, negative for a signal. It ends with standard 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -34,6 +35,7 @@ ENGINE = (
 """What a future needs for its first request; each import starts no thread."""
 _CANNOT = 125
 _MOST_ORDER = 1 << 24
+_NICE = 5
 
 
 class Pipes(NamedTuple):
@@ -137,6 +139,7 @@ class _Forks:
             }:
                 os.close(one)
             os.setsid()
+            _step_back()
             os.chdir(order["folder"])
             _enter([str(word) for word in order["words"]], parent)
             from kimi_tui.futures import child
@@ -145,7 +148,7 @@ class _Forks:
         except OSError as error:
             why = error.strerror or str(error)
             sys.stderr.write(
-                f"The files of the future cannot be laid over the work folder: {why}.\n"
+                f"The files of the future cannot be mounted over the work folder: {why}.\n"
             )
         except BaseException:
             traceback.print_exc()
@@ -175,6 +178,14 @@ def _enter(words: Sequence[str], parent: int) -> None:
     confine.end_with_parent(int(signal.SIGTERM))
     if os.getppid() != parent:
         raise ProcessLookupError("the program has ended")
+
+
+def _step_back() -> None:
+    """Let the program and its current conversation come first, wherever the processors are scarce; commands inherit it."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+        if sys.platform == "linux":
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _stay(_child: int, _is_command: bool) -> None:

@@ -11,19 +11,21 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular, remove_tree
+from kimi_tui.futures import PREFIX
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionLocked, UnknownWorldLine
 from kimi_tui.session.images import IMAGES_NAME
-from kimi_tui.session.journal import FUTURE
+from kimi_tui.session.journal import FUTURE, Journal
 from kimi_tui.session.lock import SessionLock
-from kimi_tui.session.rotation import LIVE_NAME, next_number, stored_world_lines, world_line_path
+from kimi_tui.session.rotation import next_number, stored_world_lines, world_line_path
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import shared_checkpoints
@@ -31,9 +33,9 @@ from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
 from kimi_tui.soul.rebuilt_history import line_added
 from kimi_tui.wire.codec import decode_event, encode_event
 from kimi_tui.wire.events import FutureChanged, WorldLineAdded
+from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.tracker import LOG_NAME
 
-PREFIX = ".future-"
-"""The beginning of the name of a future's session; sessions whose names begin with a dot are not listed."""
 NOTE_NAME = "future.json"
 _MOST_NOTE = 1 << 20
 _ANSWERS = frozenset({MessageKind.ANSWER, MessageKind.WORDS})
@@ -47,12 +49,14 @@ class FutureNote:
         parent: the id of the session.
         since: the snapshot of the files with which it began.
         n_before: the number of checkpoints with which it began.
+        first_line: the number of the first world line that it may leave itself.
         state: its state when the note was written.
     """
 
     parent: str
     since: str
     n_before: int
+    first_line: int
     state: FutureChanged
 
 
@@ -80,9 +84,9 @@ def read_note(folder: Path) -> FutureNote | None:
     state = decode_event("FutureChanged", lenient_json.mapping(facts.get("state")))
     if not isinstance(state, FutureChanged):
         return None
-    count = lenient_json.count(facts.get("n_before")) or 0
+    count, first = (lenient_json.count(facts.get(name)) or 0 for name in ("n_before", "first_line"))
     parent, since = (lenient_json.text(facts.get(name)) for name in ("parent", "since"))
-    return FutureNote(parent, since, count, state)
+    return FutureNote(parent, since, count, first, state)
 
 
 def left_behind(bucket: Path) -> Iterator[tuple[Path, FutureNote | None]]:
@@ -118,6 +122,13 @@ def n_checkpoints(folder: Path) -> int:
     return 0
 
 
+def next_line(folder: Path) -> int:
+    """Return the number of the first world line that the session of a future may leave. It reads files."""
+    journal = Journal(folder)
+    journal.load()
+    return next_number(folder, journal)
+
+
 def has_step(folder: Path, n_before: int) -> bool:
     """Return whether the session of a future has an answer of a model after its first checkpoints."""
     with contextlib.suppress(OSError):
@@ -133,8 +144,10 @@ def has_step(folder: Path, n_before: int) -> bool:
 
 async def adopt(
     session: Session, folder: FolderSnapshots, fork: Path, state: FutureChanged, since: str
-) -> tuple[FutureChanged, WorldLineAdded]:
-    """Make a future a world line; return its state with the number of the line, and the event that tells of the line.
+) -> tuple[FutureChanged, Sequence[WorldLineAdded]]:
+    """Make a future a world line; return its state with the number of the line, and the events that tell of the lines.
+
+    Lines that the future has left itself, by a D-Mail or a compaction, become world lines too.
 
     No turn and no operation may run meanwhile. It may be called again after it failed.
 
@@ -154,10 +167,15 @@ async def adopt(
         await own.open()
         await own.aclose()
     state = await asyncio.to_thread(_named, session, state, since)
-    await asyncio.to_thread(_carried_over, session, fork, state.world_line)
+    left = await asyncio.to_thread(_left_lines, session, fork, state.key)
+    await asyncio.to_thread(_carried_over, session, fork, {0: state.world_line, **left})
     if folder.is_on:
+        await asyncio.to_thread(_note_checkpoints, fork)
         await folder.run(folder.tracker.adopt, fork / FILES_NAME, since, folder.others)
-    added = await asyncio.to_thread(_added, session, state)
+    added = [
+        await asyncio.to_thread(_added, session, n, state.uid)
+        for n in (state.world_line, *left.values())
+    ]
     await asyncio.to_thread(remove_tree, fork)
     return state, added
 
@@ -185,33 +203,86 @@ def _named(session: Session, state: FutureChanged, since: str) -> FutureChanged:
     return state
 
 
-def _carried_over(session: Session, fork: Path, n: int) -> None:
-    storage, target = session.storage, world_line_path(session.dir, n)
-    if not os.path.lexists(target):
-        storage.link_or_copy(fork / LIVE_NAME, target)
+def _left_lines(session: Session, fork: Path, key: str) -> dict[int, int]:
+    """Return the world lines that a future has left itself, by their numbers in it, with their numbers in the session, which the
+    journal notes.
+    """
+    note, journal = read_note(fork), session.context.journal
+    if note is None or not note.first_line:
+        return {}
+    known = {one.get("line"): n for n, one in journal.futures.items() if one.get("left_by") == key}
+    found: dict[int, int] = {}
+    for line in stored_world_lines(fork):
+        if line >= note.first_line:
+            found[line] = known.get(line) or next_number(session.dir, journal)
+            if line not in known:
+                journal.note({"op": FUTURE, "n": found[line], "left_by": key, "line": line})
+    journal.file.sync()
+    if journal.file.trouble is not None:
+        raise journal.file.trouble
+    return found
+
+
+def of_future(session: Session, key: str) -> list[int]:
+    """Return the world lines of a session that are a future, or were left by it. It reads the session's folder."""
+    there = stored_world_lines(session.dir)
+    notes = session.context.journal.futures
+    return [
+        n
+        for n, note in notes.items()
+        if n in there and key in (note.get("key"), note.get("left_by"))
+    ]
+
+
+def _carried_over(session: Session, fork: Path, lines: Mapping[int, int]) -> None:
+    """Link the files of a future's lines, by their numbers in it, and its images, into the session."""
+    storage = session.storage
+    for line, n in lines.items():
+        if not os.path.lexists(target := world_line_path(session.dir, n)):
+            storage.link_or_copy(world_line_path(fork, line), target)
     with contextlib.suppress(FileNotFoundError):
         for image in sorted((fork / IMAGES_NAME).iterdir()):
             beside = session.dir / IMAGES_NAME / image.name
             if image.is_file() and not image.is_symlink() and not os.path.lexists(beside):
                 storage.make_folder(beside.parent)
                 storage.link_or_copy(image, beside)
+        storage.sync_folder(session.dir / IMAGES_NAME)
     storage.sync_folder(session.dir)
 
 
-def _added(session: Session, state: FutureChanged) -> WorldLineAdded:
-    """Return the event for a new line: it begins with the line that shares most checkpoints with it."""
+def _note_checkpoints(fork: Path) -> None:
+    """Give the newest checkpoints of a future its last snapshot if its log lacks them.
+
+    The log's note of a checkpoint is synced with the next snapshot only, so a power cut may take it; no file was changed after it.
+    """
+    log = SnapshotLog(fork / FILES_NAME / LOG_NAME)
+    points = scan_world_line(Storage(), fork, 0).checkpoints
+    missing = list(takewhile(lambda point: log.marked_at(point.uid) < 0, reversed(points)))
+    if log.last is not None and len(missing) < len(points):
+        for point in reversed(missing):
+            log.mark(point.uid)
+
+
+def _added(session: Session, added: int, uid: str) -> WorldLineAdded:
+    """Return the event for a new line: it begins with the line that shares most checkpoints with it.
+
+    Args:
+        session: open.
+        added: the number of the line.
+        uid: the checkpoint with which its future began.
+    """
     lines = session.world_lines
-    line = lines.read(state.world_line)
+    line = lines.read(added)
     best, n_best, shared = session.context.world_line, 0, -1
-    others = [n for n in stored_world_lines(session.dir) if n != state.world_line]
+    others = [n for n in stored_world_lines(session.dir) if n != added]
     for n in (0, *others):
         with contextlib.suppress(UnknownWorldLine):
             one = session.context.world_line if not n else lines.read(n)
             if (count := shared_checkpoints(one, line)) > shared:
                 best, n_best, shared = one, n, count
-        if shared and state.uid in {point.uid for point in best.checkpoints[shared : shared + 1]}:
+        if shared and uid in {point.uid for point in best.checkpoints[shared : shared + 1]}:
             break
-    return line_added(session, state.world_line, line, n_best, best.checkpoints, max(0, shared))
+    return line_added(session, added, line, n_best, best.checkpoints, max(0, shared))
 
 
 def stored_states(session: Session) -> list[tuple[FutureChanged, Mapping[str, Any]]]:

@@ -66,6 +66,9 @@ class Answers:
 
     def note_stop(self, request: ApprovalRequest) -> None:
         """Note that a no to this request stops the turn, if it does, and why."""
+        if request.agent:
+            # It stops the sub-agent alone.
+            return
         if request.topic == "circles":
             self._note(in_circles(request.question))
         elif request.topic == "overdue":

@@ -11,6 +11,7 @@ from kimi_tui.agent_parts import PARTS, Mode, PartName
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import (
+        AgentChanged,
         ApprovalRequest,
         FutureChanged,
         MarksChanged,
@@ -53,6 +54,7 @@ class SessionState(NamedTuple):
         prompt_read: the share of the prompt that the server has read by now; -1 where it does not say.
         parts: those of the agent; all before the session is open.
         futures: the futures of the session that nobody removed, in the order in which they were started.
+        agents: the sub-agents of the session, in the order in which they were started, also those of steps that were undone.
     """
 
     title: str = ""
@@ -81,6 +83,12 @@ class SessionState(NamedTuple):
     prompt_read: float = -1.0
     parts: frozenset[PartName] = PARTS
     futures: tuple[FutureChanged, ...] = ()
+    agents: tuple[AgentChanged, ...] = ()
+
+    @property
+    def working_agents(self) -> tuple[AgentChanged, ...]:
+        """The sub-agents that run now."""
+        return tuple(one for one in self.agents if one.is_running)
 
     @property
     def waits_for_own(self) -> bool:

@@ -38,6 +38,8 @@ from kimi_tui.session.world_lines import StoredWorldLines
 if TYPE_CHECKING:
     from kimi_tui.session.images import ImageStore
 
+AGENTS_NAME = "subagents"
+"""The folder in a session's folder with those of its sub-agents, as kimi-cli has it."""
 # An empty session consists of these files.
 _EMPTY_NAMES = frozenset({LIVE_NAME, LOCK_NAME, STATE_NAME, RECORD_NAME})
 

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,10 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kimi_tui.app_paths import config_dir, data_dir, log_file, mcp_files, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
-from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice, Overrides, choose_model
 from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.futures import are_left
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
@@ -183,6 +185,7 @@ async def open_session(
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.hooks.definitions import find_hooks
+        from kimi_tui.soul.agent_kinds import SessionKinds
         from kimi_tui.soul.assembly import open_soul
         from kimi_tui.soul.configured_tools import configured_toolset
         from kimi_tui.soul.model_slot import Budget, LoopLimits
@@ -213,12 +216,13 @@ async def open_session(
             given.provided(provider)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
         skills = None if launch.bare or stage.demo else SessionSkills(session.work_dir)
+        kinds = None if launch.bare or stage.demo else SessionKinds(session.work_dir)
         toolset = await asyncio.to_thread(
-            configured_toolset, Config() if stage.demo else config, skills
+            configured_toolset, Config() if stage.demo else config, skills, kinds
         )
         if external:
             # An external agent has tools, skills, hooks and checks of its own.
-            skills, hooks, servers = None, None, ()
+            skills, kinds, hooks, servers = None, None, None, ()
             toolset = toolset.without(*toolset.names)
         soul = await open_soul(
             kind=engine,
@@ -250,7 +254,10 @@ async def open_session(
         if external:
             with contextlib.suppress(SessionError):
                 await asyncio.to_thread(session.give_to, agent[0])
-        soul.skills = skills
+        soul.skills, soul.kinds = skills, kinds
+        soul.agents_config = config.agents
+        if not stage.demo:
+            soul.agent_models = partial(_agent_model, launch)
         if launch.once_only:
             soul.answer_once_only()
         not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
@@ -283,7 +290,7 @@ async def open_session(
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
-    if given is None and is_old and await asyncio.to_thread(_has_futures, session):
+    if given is None and is_old and await asyncio.to_thread(are_left, session.dir.parent):
         await asyncio.to_thread(import_module, "kimi_tui.futures.leftovers")
         from kimi_tui.futures.leftovers import take_up
 
@@ -299,7 +306,7 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
+            *filter(None, [risk, *(one.waiting_words for one in (skills, kinds) if one)]),
             *hook_words,
             *not_added,
             *session.remarks,
@@ -338,13 +345,6 @@ async def _external_engine(
     host = AgentHost(name, arguments, launch.config.external_agents, session, model)
     await asyncio.to_thread(host.places.read)
     return maker(host), model
-
-
-def _has_futures(session: Session) -> bool:
-    """Return whether a killed program may have left futures in the folder of the session's neighbours."""
-    with contextlib.suppress(OSError):
-        return any(name.startswith(".future-") for name in os.listdir(session.dir.parent))
-    return False
 
 
 def _has_servers(work_dir: Path) -> bool:
@@ -480,6 +480,27 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
         stream_timeout_s=launch.config.stream_timeout_s,
         first_answer_timeout_s=launch.config.first_answer_timeout_s,
     )
+
+
+async def _agent_model(launch: Launch, name: str, effort: str, session_id: str) -> ChatProvider:
+    """Return the model of a sub-agent by its name in the configuration.
+
+    Raises:
+        LLMError: there is none of that name, or it cannot be used.
+    """
+    config = launch.config
+    known = [*config.models, *(one.model for one in config.models.values())]
+    if name not in known:
+        raise LLMError("No model of that name is configured.")
+    try:
+        choice = choose_model(config, Overrides(model=name), os.environ)
+        if isinstance(choice, NeedsChoice):
+            raise LLMError("It has no key yet.")
+        if effort:
+            choice = choice._replace(thinking=effort)
+        return await provider_of(launch._replace(choice=choice), session_id)
+    except (ConfigError, CannotOpen) as error:
+        raise LLMError(str(error)) from error
 
 
 def _check_dialect(name: str) -> None:

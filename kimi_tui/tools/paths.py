@@ -22,7 +22,12 @@ from kimi_tui import app_paths
 from kimi_tui.filesystem import links_to, real_path
 from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
-from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
+from kimi_tui.tools.sandbox.policy import (
+    STANDS_FOR,
+    NoSandbox,
+    named_by_settings,
+    repositories_behind,
+)
 from kimi_tui.workspace.protected_names import (
     GuardedLink,
     NameList,
@@ -81,7 +86,7 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     Args:
         path: the path as the model wrote it: relative to the work folder, absolute, or with `~/`.
         work_dir: the session's folder.
-        environ: the environment variables, for the home folder.
+        environ: the environment variables, for the home folder, and for a folder for which the work folder stands.
 
     Raises:
         ToolProblem: the text is no valid path, or it leads to devices or the kernel's own files.
@@ -91,6 +96,9 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     written = path
     if home and (path == "~" or path.startswith("~/")):
         written = home + path[1:]
+    meant = environ.get(STANDS_FOR, "")
+    if meant and f"{written}/".startswith(f"{meant}/"):
+        written = f"{work_dir}{written[len(meant) :]}"
     written = _as_on_disk(os.path.join(work_dir, written))
     root = Path(os.path.realpath(work_dir))
     lexical = os.path.normpath(work_dir / written)
@@ -540,7 +548,7 @@ async def ask_to_change(
     if reason:
         where += f"; {reason}"
     if lost:
-        where += f"; its present text cannot be restored: {lost}"
+        where += f"; its current text cannot be restored: {lost}"
     if edit.unseen:
         where += f"; {edit.unseen}"
     ordinary = here and not reason and n_links <= 1 and not lost and not edit.unseen

@@ -60,14 +60,20 @@ _FIXED = {
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
+ALSO_PASSED = "KIMI_TUI_ALSO_PASSED"
+"""The environment variable that names further variables for commands, separated by spaces; the process of a future has it."""
+
+
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of `environ` that a child process gets, with pagers, editors and prompts switched off.
 
     A relative folder of configurations, which some programs accept, would lie in the work folder, so it is omitted."""
+    further = environ.get(ALSO_PASSED, "").split()
     passed = {
         name: value
         for name, value in environ.items()
-        if (name in _PASSED and (os.path.isabs(value) or name not in XDG_FOLDERS.values()))
+        if name in further
+        or (name in _PASSED and (os.path.isabs(value) or name not in XDG_FOLDERS.values()))
         or name.startswith("LC_")
         # A proxy's address may contain a password.
         or (name in _PROXIES and "@" not in value)

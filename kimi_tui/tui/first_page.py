@@ -114,6 +114,7 @@ class FirstPage(NamedTuple):
 
     `hints` are those of the start page; empty for a page without. `reading` is the text in the chat of a session that is being
     read; empty for a new session. `footer` are the keys in the last row, `typed_footer` those while there is text in the prompt.
+    `has_status` says that the row above the footer belongs to the status line.
     """
 
     heading: HeaderText
@@ -121,6 +122,7 @@ class FirstPage(NamedTuple):
     reading: str = ""
     footer: tuple[Hint, ...] = ()
     typed_footer: tuple[Hint, ...] = ()
+    has_status: bool = False
 
 
 def first_page(launch: Launch) -> FirstPage:
@@ -136,6 +138,7 @@ def first_page(launch: Launch) -> FirstPage:
         READING if reads else "",
         idle_hints(keys, extended=False) if has_footer else (),
         idle_hints(keys, extended=False, empty=False) if has_footer else (),
+        any(launch.config.statusline),
     )
 
 
@@ -154,7 +157,8 @@ def page_rows(
     margin = Span(" " * MARGIN)
     inner = max(0, width - 2 * MARGIN)
     pad = [Line((), fill="raised")] * (height >= SHORT_BELOW)
-    below = [Line(()), *pad, *prompt, *pad, Line((margin, *hint_spans(page.footer, inner)))]
+    last = [*[Line()] * page.has_status, Line((margin, *hint_spans(page.footer, inner)))]
+    below = [Line(()), *pad, *prompt, *pad, *last]
     top = Line((margin, *heading_spans(page.heading, inner, glyphs)))
     body = _body_rows(page, width, max(0, height - 1 - len(below)), glyphs)
     return [top, *body, *below][:height]

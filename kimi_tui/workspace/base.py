@@ -1,6 +1,6 @@
 """`Base`: the files of one snapshot as a folder of this program's own, moved from snapshot to snapshot by their differences.
 
-Making it takes one to two seconds for 20,000 files, half of it for the system calls alone, moving it to a near snapshot some
+Making it takes one to two seconds for 20,000 files, most of it for the system calls alone, moving it to a near snapshot some
 milliseconds. It is the lower layer of every view of the past, so nothing but `Base.move` ever writes to it, and only while no view is open.
 
     PLACE/lock        held by the process that uses the base
@@ -47,7 +47,7 @@ from kimi_tui.workspace.diff import (
     former_names,
     text_of,
 )
-from kimi_tui.workspace.file_table import Folders, Stamp, with_contents
+from kimi_tui.workspace.file_table import Folders, with_contents
 from kimi_tui.workspace.manifest import REST, Kind, Limits, Manifest, ManifestEntry, ancestors
 from kimi_tui.workspace.restore import as_file, why_not
 from kimi_tui.workspace.scan import Scanner, stamp_from
@@ -237,8 +237,8 @@ class Past:
             BlobDamaged: they are missing or damaged.
         """
         if self._more is not None and not self._store.has(entry.blob):
-            return self._more.get(entry.blob)
-        return self._store.get(entry.blob)
+            return self._more.get(entry.blob, entry.size)
+        return self._store.get(entry.blob, entry.size)
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which many contents are read faster."""
@@ -312,7 +312,11 @@ class Base:
                 self._change(self.past.differing(before, state), own, cancelled)
                 self._renew(state, own)
             self._is_looked_at = True
-            facts = {"shows": "" if state.further else state.snapshot.id, "boot": _boot()}
+            shows = "" if state.further else state.snapshot.id
+            # The time by the clock of the file system, which runs behind the system's.
+            os.utime(self.folder)
+            left_ns = os.stat(self.folder).st_ctime_ns
+            facts = {"shows": shows, "boot": _boot(), "left_ns": left_ns}
             self._facts.write_text(json.dumps(facts))
         except (BlobDamaged, OSError) as error:
             self._drop()
@@ -321,6 +325,39 @@ class Base:
             self._drop()
             raise
         self._shown = state
+
+    def take(self, place: Path) -> None:
+        """Take the files of the base in another place if nothing uses that one now, so that they need not be made.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        with contextlib.suppress(NoBase):
+            other = Base(place, self.past)
+            try:
+                if self._shown is None and (state := other._stored_state()) is not None:
+                    other._facts.unlink()
+                    other.folder.rename(self.folder)
+                    self._shown = state
+            finally:
+                other.close()
+
+    def leave(self, place: Path) -> None:
+        """Leave the files to the base in another place, for its next use, if that one has none and nothing uses it now.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        state, self._shown = self._shown, None
+        with contextlib.suppress(NoBase):
+            other = Base(place, self.past)
+            try:
+                if state is not None and not os.path.lexists(other.folder):
+                    facts = self._facts.read_bytes()
+                    self.folder.rename(other.folder)
+                    other._facts.write_bytes(facts)
+            finally:
+                other.close()
 
     def close(self) -> None:
         """Let other processes use it; what it holds stays for them."""
@@ -337,7 +374,7 @@ class Base:
         """Return the state that an earlier process left, if every file is as it left it."""
         try:
             facts = json.loads(self._facts.read_bytes())
-            left_ns = self._facts.stat().st_ctime_ns
+            left_ns = int(facts["left_ns"])
             snapshot = self.past.log.get(str(facts["shows"]))
             if snapshot is None or facts["boot"] != _boot():
                 return None
@@ -424,7 +461,7 @@ class Base:
 class _WorkFolder:
     """The work folder as a source of files that are the same in a state, which is faster than to unpack them.
 
-    A file is the same if its stamp is the one of the newest state, both before and after it was copied.
+    A file is the same if its stamp is the one of the newest state when it was copied.
 
     Args:
         past: the states of the files.
@@ -436,6 +473,9 @@ class _WorkFolder:
         self._until = int(past.last.at * 1e9) - _UNSURE_NS
         self._files: Folders = {}
         self._walk: _Walk | None = None
+        self._above: str | None = None
+        self._folder: int | None = None
+        self._stamps: dict[str, tuple[int, ...] | None] = {}
         with contextlib.suppress(OSError):
             self._files = past.stamped
             self._walk = _Walk(past.root)
@@ -461,14 +501,15 @@ class _WorkFolder:
             OSError: the disk refused.
         """
         above, _, name = path.rpartition("/")
-        folder = None if path in self._differing else self._opened(above)
+        if above != self._above:
+            self._enter(above)
+        folder = None if path in self._differing else self._folder
         if folder is None:
             write_all(handle, content())
             return
-        known = self._files.get(above)
-        stamp = None if known is None else known.rows.stamp(name)
+        stamp = self._stamps.get(name)
         if stamp is not None and self._copied(name, folder, handle, stamp):
-            os.utime(handle, ns=(stamp.mtime_ns, stamp.mtime_ns))
+            os.utime(handle, ns=(stamp[0], stamp[0]))
             return
         write_all(handle, content())
         with contextlib.suppress(OSError):
@@ -476,26 +517,32 @@ class _WorkFolder:
             if max(status.st_mtime_ns, status.st_ctime_ns) < self._until:
                 os.utime(handle, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
-    def _opened(self, above: str) -> int | None:
+    def _enter(self, above: str) -> None:
+        """Open the folder of the next files."""
+        self._above, self._folder = above, None
+        known = self._files.get(above)
+        self._stamps = {} if known is None else dict(known.rows.stamps())
         with contextlib.suppress(OSError):
-            return None if self._walk is None else self._walk.folder(above)
-        return None
+            self._folder = None if self._walk is None else self._walk.folder(above)
 
-    def _copied(self, name: str, folder: int, handle: int, stamp: Stamp) -> bool:
+    def _copied(self, name: str, folder: int, handle: int, stamp: tuple[int, ...]) -> bool:
         """Return whether a file was copied; if it is not the one that is meant, the new one is empty."""
         try:
             source = os.open(name, _READ, dir_fd=folder)
         except OSError:
             return False
         try:
-            if stamp_from(os.fstat(source)) != stamp:
-                return False
-            size, done = stamp.size, 0
-            while done < size:
-                n_copied = self._storage.copy_range(source, handle, size - done, done)
-                if not n_copied:
-                    break
-                done += n_copied
+            size, done = stamp[2], 0
+            try:
+                while done < size:
+                    n_copied = self._storage.copy_range(source, handle, size - done, done)
+                    if not n_copied:
+                        break
+                    done += n_copied
+            except OSError:
+                if stamp_from(os.fstat(source)) == stamp:
+                    raise
+            # A change of the file before or while it was copied has changed its stamp.
             if done == size and stamp_from(os.fstat(source)) == stamp:
                 return True
         finally:

@@ -72,7 +72,7 @@ _HOMES = (Path("/home"), Path("/Users"))
 
 
 STORE_NAME = "store"
-_LOG_NAME = "snapshots.jsonl"
+LOG_NAME = "snapshots.jsonl"
 _INTENT_NAME = "restore.json"
 _COUNTED_FILES = 100
 _LOOKED_AT = 100_000
@@ -397,9 +397,13 @@ class Tracker:
             restore.current(str(self._root / path)) == as_file(latest.get(path)) for path in paths
         )
 
-    def mark(self, uid: str) -> None:
-        """Note a checkpoint."""
-        self._log.mark(uid)
+    def mark(self, uid: str, agent: str = "") -> None:
+        """Note a checkpoint of an agent; empty for the session's own."""
+        self._log.mark(uid, agent)
+
+    def mark_again(self, uid: str, like: str) -> None:
+        """Note a checkpoint that has the files of an earlier one."""
+        self._log.mark_again(uid, like)
 
     def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
         """Return the lines that a snapshot added and removed, and its files that cannot be restored to their former state, sorted.
@@ -713,7 +717,7 @@ class Tracker:
     @cached_property
     def _log(self) -> SnapshotLog:
         # The log is read when first needed, in the scanning thread: a large one would delay the opening of the session.
-        return SnapshotLog(self._folder / _LOG_NAME)
+        return SnapshotLog(self._folder / LOG_NAME)
 
     def _scan(self, also: Collection[str] = (), *, whole: bool = False) -> None:
         scanner = self._scanner
@@ -766,7 +770,7 @@ class Tracker:
 
 def stored_snapshots(folder: Path) -> tuple[SnapshotLog, StoredTexts]:
     """Return the snapshots in a session's folder of snapshots and their texts, only to be read; another program may write them."""
-    return SnapshotLog(folder / _LOG_NAME), StoredTexts(BlobStore(folder / STORE_NAME, 0))
+    return SnapshotLog(folder / LOG_NAME), StoredTexts(BlobStore(folder / STORE_NAME, 0))
 
 
 def stored_and_present(
@@ -785,7 +789,7 @@ def stored_and_present(
     """
     store = ScratchStore(folder / STORE_NAME, _MOST_NEW_BYTES)
     scanner = Scanner(str(root), store, Limits(), own=own)
-    log = SnapshotLog(folder / _LOG_NAME)
+    log = SnapshotLog(folder / LOG_NAME)
     # Files that look as they did at the newest snapshot are not read.
     scanner.adopt(dict(log.folders(identity_of(os.stat(root)))))
     scanner.scan()

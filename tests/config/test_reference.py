@@ -67,7 +67,8 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
         assert config.notices == ()
         assert config == read_config(path)
         written = value_of(config, setting)
-        assert written in (parsed(setting, text), ("a", "b", "c")), setting.key
+        wanted = parsed(setting, text)
+        assert written in (wanted, ("a", "b", "c"), (text,)), setting.key
         again = save_setting(path, setting.key, None)
         assert value_of(again, setting) == setting.default
     assert path.read_text().startswith("# mine\n")

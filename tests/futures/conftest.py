@@ -18,13 +18,15 @@ from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.opening import open_session
 
-WORDS = ("alpha", "beta", "gamma", "wait", "ask")
+WORDS = ("alpha", "beta", "gamma", "wait", "ask", "mail", "port", "path")
 ANSWERS = {
     "alpha": "echo alpha >> src/f1.py; rm -f src/f2.py; mkdir -p new; echo 1 > new/alpha",
     "beta": "echo bad > tests/test_a.py",
     "gamma": "mv src/f3.py moved.py",
     "wait": "touch waiting; sleep 60",
     "ask": "true",
+    "port": "echo $PORT > port.txt",
+    "path": "pwd",
 }
 
 
@@ -42,6 +44,14 @@ def answer(request: Request) -> Answer:
     results = sum(message["role"] == "tool" for message in request.messages[said:])
     if not word:
         return say("Hello.", usage=(100, 5))
+    if word == "mail" and "It is written." in json.dumps(request.messages):
+        return say("I did mail.", usage=(1200, 10))
+    if word == "mail" and results == 1:
+        return call("SendDMail", {"checkpoint_id": 3, "message": "It is written."})
+    if word == "path" and results == 0:
+        # The path of the work folder, as the model knows it from the conversation so far.
+        at = os.path.join(os.environ["TEST_WORK"], "path.txt")
+        return call("WriteFile", {"path": at, "content": "path"}, usage=(1000, 20))
     if results == 0:
         return call("WriteFile", {"path": f"{word}.txt", "content": word}, usage=(1000, 20))
     if results == 1:
@@ -80,7 +90,7 @@ class Scene:
     def left(self) -> list[str]:
         """What futures have left lying about."""
         sessions = [one.name for one in self.soul.session.dir.parent.glob(".future-*")]
-        places = [one.name for one in (self.home / "futures").glob("*")]
+        places = [one.name for one in (self.home / "futures").glob("*~*")]
         mounts = [
             line
             for line in Path("/proc/self/mounts").read_text().split("\n")
@@ -120,6 +130,7 @@ def make_files(work: Path) -> None:
 async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
     work = tmp_path / "work"
     make_files(work)
+    monkeypatch.setenv("TEST_WORK", str(work))
     async with ChatServer(check=answer) as server:
         set_environment(monkeypatch, tmp_path, server.base_url)
         launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))

@@ -6,11 +6,17 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from support.made_images import flat, saved
 
+from kimi_tui.commands import time_travel
+from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import FuturesConfig
 from kimi_tui.futures import planning, world_line
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
+from kimi_tui.images import read_image
 from kimi_tui.projection.session_model import SessionModel
+from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tools.sandbox.view import Tier
 from kimi_tui.wire.events import FutureChanged
@@ -228,7 +234,8 @@ async def test_a_future_that_is_stopped_early_leaves_nothing(scene: Scene, state
     plan = FuturesPlan(Target(END), (Variant("do wait"), Variant("do wait")))
     keys = await scene.futures.start(plan)
     if state != "preparing":
-        await until(scene, keys[1], lambda one: one.state == state)
+        # On a slow machine the second one may come so late that it need not wait.
+        await until(scene, keys[1], lambda one: one.state in (state, "running"))
     await scene.futures.stop_all()
     await scene.futures.ended()
     assert {scene.futures.state(key).state for key in keys} == {"stopped"}
@@ -249,7 +256,6 @@ async def test_a_turn_that_begins_meanwhile_is_no_part_of_a_future(scene: Scene)
     assert [one.path for one in await scene.futures.differences(key)] == [
         "gamma.txt",
         "moved.py",
-        "src/f3.py",
     ]
     outcome = await scene.futures.make_current(key)
     assert not outcome.conflicts
@@ -287,3 +293,133 @@ async def test_what_a_failure_interrupts_is_finished_at_the_next_start(
     await again.soul.travel.undo()
     assert contents(scene.work) == before
     await again.soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_lines_that_a_future_leaves_by_a_dmail_stay_lines(scene: Scene) -> None:
+    model = SessionModel()
+    for record in await scene.soul.history():
+        model.apply(record)
+    events = scene.soul.wire.subscribe()
+    mail, gamma = await scene.futures.start(
+        FuturesPlan(Target(END), (Variant("do mail"), Variant("do gamma")))
+    )
+    await scene.futures.ended()
+    for record in events.drain():
+        model.apply(record)
+    one = scene.futures.state(mail)
+    assert (one.state, one.last_words) == ("done", "I did mail.")
+    lines = scene.soul.session.world_lines
+    (left,) = {line.n for line in lines.list()} - {
+        one.world_line,
+        scene.futures.state(gamma).world_line,
+    }
+    assert "SendDMail" in lines.read(left).messages[-1].model_dump_json() or [
+        m for m in lines.read(left).messages if "SendDMail" in m.model_dump_json()
+    ]
+    assert left in model.timeline.left_lines
+    await scene.soul.aclose()
+    again = await scene.again()
+    model = SessionModel()
+    for record in await again.soul.history():
+        model.apply(record)
+    assert set(model.timeline.left_lines) == {1, 2, 3}
+    assert [state.key for state in again.futures.states] == [mail, gamma]
+    await again.futures.prune([mail])
+    assert [line.n for line in again.soul.session.world_lines.list()] == [
+        again.futures.state(gamma).world_line
+    ]
+    await again.soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_each_future_has_a_port_of_its_own(scene: Scene) -> None:
+    keys = await scene.futures.start(
+        FuturesPlan(Target(END), (Variant("do port"), Variant("do port")))
+    )
+    await scene.futures.ended()
+    ports: set[str] = set()
+    for key in keys:
+        await scene.futures.make_current(key)
+        ports.add((scene.work / "port.txt").read_text().strip())
+        await scene.soul.travel.undo()
+    assert len(ports) == 2
+    assert all(port.isdecimal() and int(port) > 1023 for port in ports)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("tier", ["overlay", "copy", "elsewhere"])
+async def test_a_path_of_the_work_folder_means_the_files_of_the_future(
+    scene: Scene, tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "tier_of", lambda _backend, _environ: tier)
+    (key,) = await scene.futures.start(FuturesPlan(Target(END), (Variant("do path"),)))
+    await scene.futures.ended()
+    assert not (scene.work / "path.txt").exists()
+    assert [one.path for one in await scene.futures.differences(key)] == ["path.txt"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("tier", ["overlay", "copy", "elsewhere"])
+async def test_a_folder_can_be_copied_for_each_future(
+    scene: Scene, tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "tier_of", lambda _backend, _environ: tier)
+    (scene.work / ".gitignore").write_text(".venv\nmade\n")
+    (scene.work / "made").mkdir()
+    (scene.work / "made" / "lib").write_text("made\n")
+    launch = scene.launch
+    config = launch.config._replace(futures=FuturesConfig(copy=("made",)))
+    scene.futures.use(launch._replace(config=config))
+    estimate = await scene.futures.estimate(FuturesPlan(Target(0), (Variant("x"),)))
+    assert "made" in estimate.copied
+    assert "made" not in estimate.shared
+    check = "echo own > made/lib && cat made/lib"
+    (key,) = await scene.futures.start(
+        FuturesPlan(Target(END), (Variant("do gamma"),), check=check)
+    )
+    await scene.futures.ended()
+    state = scene.futures.state(key)
+    assert (state.check, state.check_output) == ("passed", "own")
+    assert (scene.work / "made" / "lib").read_text() == "made\n"
+
+
+@pytest.mark.exhaustive
+async def test_the_images_of_the_message_go_along(scene: Scene) -> None:
+    choice = scene.launch.choice
+    assert isinstance(choice, ModelChoice)
+    launch = scene.launch._replace(choice=choice._replace(capabilities=("image_in",)))
+    soul = (await open_session(launch)).soul
+    futures = Futures(soul, launch)
+    image = read_image(saved(flat(40, 30)), "shot.png")
+    await soul.run("What is this?", [image])
+    await soul.files_ready()
+    points = reversed(soul.session.context.checkpoints)
+    said = [one.id for one in points if (await soul.travel.preview(Target(one.id))).prompt]
+    keys = await futures.start(FuturesPlan(Target(said[0]), (Variant(), Variant("Say hello."))))
+    await futures.ended()
+    assert [futures.state(key).state for key in keys] == ["done", "done"]
+    sent = [str(one.messages[-1]["content"]) for one in scene.server.requests[-2:]]
+    assert sum("image_url" in one for one in sent) == 1
+    assert any("What is this?" in one and "image_url" in one for one in sent)
+    await soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_the_command_line_takes_up_what_a_killed_program_left(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world_line, "_named", fails)
+        await scene.futures.start(FuturesPlan(Target(END), (Variant("do alpha"),)))
+        await scene.futures.ended()
+    await scene.soul.aclose()
+    session = scene.soul.session.id
+    arguments = ["1", "--files", "restore", "--session", session]
+    assert await asyncio.to_thread(time_travel.run, "switch", arguments) == 0
+    assert "1 future kept" in capsys.readouterr().err
+    assert (scene.work / "alpha.txt").exists()
+    assert scene.left() == []

@@ -151,6 +151,36 @@ def test_a_base_is_taken_over_unless_something_was_changed_in_it(held: Held) -> 
     with_lock.close()
 
 
+def test_a_base_is_left_to_another_place_and_taken_from_it(held: Held) -> None:
+    (held.work / "a").write_text("a")
+    held.begin()
+    held.step(a="b")
+    past = held.past()
+    first, last = FileState(past.log.snapshots[0]), FileState(past.last)
+    kept, top = held.work.parent / "kept", held.work.parent
+
+    def run(place: Path, state: FileState) -> int:
+        """Move a base that takes the files of the kept one, and leave them to it; return the inode of the folder."""
+        base = Base(place, past)
+        base.take(kept)
+        base.move(state)
+        assert seen(base.folder) == wanted(past, state)
+        inode = base.folder.stat().st_ino
+        base.leave(kept)
+        base.close()
+        return inode
+
+    made = run(top / "one", first)
+    assert run(top / "two", last) == made
+    assert not (top / "two" / "base").exists()
+    # A base that is used stays where it is, and one that was changed is made anew.
+    with_lock = Base(kept, past)
+    assert run(top / "three", first) != made
+    with_lock.close()
+    (kept / "base" / "a").write_text("B")
+    assert run(top / "four", last) != made
+
+
 def test_files_are_copied_from_the_work_folder_only_if_they_are_the_same(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kimi_tui.filesystem import is_under, remove_tree
+from kimi_tui.filesystem import copy_tree, is_under, remove_tree
 from kimi_tui.tools.sandbox.layers import can_layer
-from kimi_tui.tools.sandbox.policy import Policy
+from kimi_tui.tools.sandbox.policy import STANDS_FOR, Policy
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import REST, Manifest
 
@@ -44,11 +44,15 @@ _SHARED_KINDS = frozenset({"ignored", "large", "secret"})
 
 
 class Share(NamedTuple):
-    """A file or folder of the work folder that no snapshot has, and that a command may see as it is now; relative to the work folder."""
+    """A file or folder of the work folder that no snapshot has, and that a command may see as it is now; relative to the work folder.
+
+    With `is_copied` it is copied when the view is made.
+    """
 
     path: str
     is_folder: bool
     is_secret: bool
+    is_copied: bool = False
 
 
 class Mount(NamedTuple):
@@ -137,13 +141,16 @@ def tier_of(backend: str, environ: Mapping[str, str]) -> Tier:
     return "copy" if backend else "elsewhere"
 
 
-def shares_of(files: Manifest, work: Path, hidden: Iterable[str]) -> list[Share]:
+def shares_of(
+    files: Manifest, work: Path, hidden: Iterable[str], copied: Collection[str] = ()
+) -> list[Share]:
     """Return what no snapshot has and a command may see: ignored files and folders, version control, large files. Call it in a thread.
 
     Args:
         files: the files as they are now.
         work: the real path of the work folder.
         hidden: real paths that commands cannot read.
+        copied: the paths of folders that are copied when a view is made.
     """
     out_of_reach = frozenset(hidden)
     found: list[Share] = []
@@ -155,7 +162,8 @@ def shares_of(files: Manifest, work: Path, hidden: Iterable[str]) -> list[Share]
             mode = os.lstat(place).st_mode
             is_folder = stat.S_ISDIR(mode)
             if (is_folder or stat.S_ISREG(mode)) and not is_under(place, out_of_reach):
-                found.append(Share(path, is_folder, entry.kind == "secret"))
+                is_copied = is_folder and path in copied
+                found.append(Share(path, is_folder, entry.kind == "secret", is_copied))
     folders = sorted((one for one in found if one.is_folder), key=_order)
     return [*folders[:_MOST_SHARED], *(one for one in found if not one.is_folder)]
 
@@ -221,7 +229,7 @@ def _overlay(base: Path, run: str, work: Path, shares: Sequence[Share]) -> PastV
 
 def _copy(base: Path, run: str, work: Path, shares: Sequence[Share]) -> PastView:
     top = os.path.join(run, "files")
-    shutil.copytree(base, top, symlinks=True)
+    copy_tree(base, top)
     mounts = [Mount(str(work), top, "")]
     shared: list[str] = []
     for share in _placed(shares, work, top):
@@ -235,17 +243,20 @@ def _elsewhere(
     base: Path, run: str, work: Path, shares: Sequence[Share], hidden: Collection[str]
 ) -> PastView:
     top = Path(os.path.realpath(run), work.name)
-    shutil.copytree(base, top, symlinks=True)
+    copy_tree(base, top)
     shared: list[str] = []
     for share in shares:
         if share.is_folder and not is_of_version_control(share.path.rpartition("/")[2]):
             target = top / share.path
             target.parent.mkdir(parents=True, exist_ok=True)
+            if share.is_copied:
+                copy_tree(work / share.path, target)
+                continue
             target.symlink_to(work / share.path)
             shared.append(str(work / share.path))
     # An environment with links to the work folder would import that folder's modules.
     places = [str(one) for one in (top, top / "src") if one.is_dir()]
-    variables = {"PYTHONPATH": os.pathsep.join(places)}
+    variables = {"PYTHONPATH": os.pathsep.join(places), STANDS_FOR: str(work)}
     closed = tuple(path for path in hidden if is_under(path, shared))
     return PastView(
         top, "elsewhere", str(base), run, shared=tuple(shared), hidden=closed, variables=variables
@@ -258,6 +269,9 @@ def _placed(shares: Sequence[Share], work: Path, top: str) -> Iterator[Share]:
     for share in shares:
         source, target = os.path.join(work, share.path), os.path.join(top, share.path)
         try:
+            if share.is_copied:
+                copy_tree(source, target)
+                continue
             if share.is_folder:
                 os.makedirs(target, exist_ok=True)
                 yield share

@@ -100,7 +100,8 @@ def _facts(
         check = "warn"
     elif one.state == "failed":
         check = "error"
-    own = [Span("changed its own check", "warn")] if one.own_check else []
+    judges = "changed files of its check" if one.check else "changed tests"
+    own = [Span(judges, "warn")] if one.own_check else []
     if is_narrow:
         # The rows about the chosen future have the words.
         own = [Span(glyphs.caution, "warn")] if one.own_check else []

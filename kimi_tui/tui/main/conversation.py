@@ -801,7 +801,12 @@ class ConversationController:
         )
 
         # An agent beside that of the session has turns, waiting messages and notices of its own.
-        records = [record for record in records if not record.source]
+        if beside := [record for record in records if record.source]:
+            records = [record for record in records if not record.source]
+            if self._live:
+                self._bench.views.play_beside(beside)
+            if not records:
+                return
         bench, before, ended = self._bench, self.state, None
         if self._live:
             bench.views.play(records)
@@ -892,7 +897,8 @@ class ConversationController:
         """Let queued messages begin turns, after the texts that a killed program left have been given back."""
         if self.soul is not None and self._giving_back is not None:
             await asyncio.wait([self._giving_back])
-            await self.soul.attend()
+            if self.soul is not None:  # the session may have ended meanwhile
+                await self.soul.attend()
         elif self.turns is not None:
             await self.turns.attend()
 

@@ -464,7 +464,7 @@ async def rename(main: MainParts, argument: str) -> None:
             question="What should this session be called?",
             consequence="The list of sessions and the window title show it.",
             text=main.conversation.state.title,
-            placeholder="Empty: your first message is the title",
+            placeholder="If empty, your first message is the title",
             verb="rename",
             may_be_empty=True,
             low=True,

@@ -20,6 +20,7 @@ from kimi_tui.tui.main.commands import (
     rewind,
     rules,
     session,
+    subagents,
     view,
     world_lines,
 )
@@ -36,6 +37,10 @@ def _checkpoints(known: Values) -> tuple[Value, ...]:
 
 def _world_lines(known: Values) -> tuple[Value, ...]:
     return known.world_lines
+
+
+def _agents(known: Values) -> tuple[Value, ...]:
+    return known.agents
 
 
 def _models(known: Values) -> tuple[str, ...]:
@@ -150,10 +155,21 @@ COMMANDS = CommandTable(
         "Try several ways",
         "Run 2 to 4 futures (continuations) beside this conversation, or compare them.",
         futures.futures,
-        argument="[N] [words]",
+        argument="[N] [MESSAGE]",
         opens=True,
         needs="model",
         aliases=("best-of-n", "bestofn", "parallel"),
+    ),
+    Command(
+        "agents",
+        "List the sub-agents",
+        "List the sub-agents of this session and their kinds; NAME opens one.",
+        subagents.agents,
+        argument="[NAME | allow]",
+        values=_agents,
+        opens=True,
+        needs="session",
+        aliases=("agent", "subagents"),
     ),
     Command(
         "bookmark",
@@ -352,7 +368,7 @@ COMMANDS = CommandTable(
         external_agents.external_agent,
         argument="[NAME]",
         opens=True,
-        aliases=("external-agents", "agent"),
+        aliases=("external-agents",),
     ),
     Command(
         "import-settings",
@@ -585,6 +601,13 @@ COMMANDS = CommandTable(
         view.settings,
         opens=True,
         aliases=("config",),
+    ),
+    Command(
+        "statusline",
+        "Set up the status line",
+        "Choose facts for a row below the prompt, or a command that prints it.",
+        view.statusline,
+        opens=True,
     ),
     Command(
         "commands",
