@@ -177,7 +177,6 @@ STARTS = {
     "tools/sandbox/confine.py:begin_behind": "the command, in the sandbox",
     "tools/sandbox/confine.py:begin_search": "rg_program",
     "tools/supervisor.py:_exec_command": "the command",
-    "tools/supervisor.py:_main_of_first": "the command",
 }
 """Every function that starts a program, with the way in which that is found: by `tools/programs.py`, and never by its name alone."""
 _STARTING = re.compile(
