@@ -61,6 +61,7 @@ class AgentHost:
         self._environ = dict(environ)
         self._starting = asyncio.Lock()
         self._is_closed = False
+        self._ending: asyncio.Task[None] | None = None
         self.connection: AgentConnection | None = None
         self.services: AgentServices | None = None
         self.on_news: Callable[[], object] = bool
@@ -111,6 +112,10 @@ class AgentHost:
             self.services.connection = self.connection = made
             try:
                 await made.start()
+            except asyncio.CancelledError:
+                # A stop does not wait for the end of the program.
+                self._ending = asyncio.create_task(made.close(), name="end an agent")
+                raise
             except BaseException:
                 await made.close()
                 raise
@@ -159,6 +164,8 @@ class AgentHost:
     async def close(self) -> None:
         """End the program."""
         self._is_closed = True
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
         if self.connection is not None:
             await self.connection.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -21,6 +22,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import ImagePart, Message, TextPart
 from kimi_tui.llm.provider import Usage
 from kimi_tui.prompts import prompt
+from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.compaction import Compactor
 from kimi_tui.soul.conversation_text import conversation_text
@@ -109,9 +111,13 @@ class AgentTurns(AgentLoop):
             except asyncio.CancelledError:
                 await run_to_completion(self._stop_prompt(connection, reader, asked))
                 raise
-            except AgentFailed:
+            except Exception:
+                # The agent has failed, or the disk refuses what it says: it must not go on unseen.
+                if not asked.done():
+                    await connection.cancel()
                 await services.stop()
-                await reader.finish(interrupted=True)
+                with contextlib.suppress(StorageTrouble):
+                    await reader.finish(interrupted=True)
                 raise
             await services.stop()
             await reader.finish(interrupted=stop == "cancelled")

@@ -276,6 +276,21 @@ async def test_an_agent_that_does_not_stop_is_started_anew(desk: AgentDesk, able
 
 
 @pytest.mark.exhaustive
+async def test_an_agent_that_never_answers_can_be_stopped_at_its_start(
+    desk: AgentDesk, able: Able
+) -> None:
+    able("mute")
+    async with desk.session() as one:
+        turn = asyncio.create_task(one.say("hello"))
+        await one.until(lambda: one.of(ev.StepBegin))
+        began = time.monotonic()
+        await one.soul.interrupt()
+        assert time.monotonic() - began < 2
+        with pytest.raises(RunCancelled):
+            await turn
+
+
+@pytest.mark.exhaustive
 async def test_a_huge_answer_is_kept_in_bounds(desk: AgentDesk) -> None:
     async with desk.session() as one:
         said = await one.say("big 5000000", "say end")
