@@ -4,7 +4,7 @@ It prints its base URL. The last user message says what it answers: `burst 2000`
 socket takes them, `pace 200 5000` sends 5,000 at 200 a second. One token is one event. `read 40` asks for the notes
 forty times, a step each, and then answers with forty tokens. `steps shell 30` asks for thirty steps with one call each, of
 a kind in `_CALLS`, and ends with a word; `GET /steps` has the milliseconds between each of these answers and the
-request after it.
+request after it. `agents 5 pace 200 3000` has five sub-agents stream 3,000 tokens each, and then answers with ten tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ VALUE = "value.txt"
 
 DONE = "All steps are done."
 """The text of the answer after the last step."""
-_ORDER = re.compile(r"(?:burst|pace (?P<pace>\d+)|(?P<read>read)|steps (?P<call>\w+)) (?P<n>\d+)")
+_ORDER = re.compile(
+    r"(?:agents (?P<agents>\d+) )?(?:burst|pace (?P<pace>\d+)|(?P<read>read)|steps (?P<call>\w+)) (?P<n>\d+)"
+)
 _WRITTEN = "a line that the agent writes\n" * 40
 _CALLS: dict[str, dict[str, Callable[[int], dict[str, Any]]]] = {
     "shell": dict.fromkeys(("Shell", "bash"), lambda n: {"command": f"true {n}"}),
@@ -115,6 +117,25 @@ def _read(n: int) -> dict[str, Any]:
     return {"tool_calls": [{"index": 0, "id": f"c{n}", "type": "function", "function": function}]}
 
 
+def _agents(order: re.Match[str]) -> dict[str, Any]:
+    """Return the calls that start the sub-agents of an order."""
+    count = int(order["agents"])
+    prompt = order[0].partition(f"agents {count} ")[2]
+    arguments = [
+        {"description": f"Read part {n}", "prompt": prompt, "kind": "explore"} for n in range(count)
+    ]
+    calls = [
+        {
+            "index": n,
+            "id": f"a{n}",
+            "type": "function",
+            "function": {"name": "Agent", "arguments": json.dumps(each)},
+        }
+        for n, each in enumerate(arguments)
+    ]
+    return {"tool_calls": calls}
+
+
 async def _answer(body: dict[str, Any], asked_at: float, writer: asyncio.StreamWriter) -> None:
     order = _order(body)
     n_tokens = int(order["n"]) if order is not None else 10
@@ -122,21 +143,26 @@ async def _answer(body: dict[str, Any], asked_at: float, writer: asyncio.StreamW
     if order is not None and order["call"] and body.get("tools"):
         await _step(order, body, asked_at, writer)
         return
-    finish = "stop"
-    if order is not None and order["read"] and (done := _results(body)) < n_tokens:
+    finish, pace = "stop", order["pace"] if order is not None else None
+    if order is not None and order["agents"]:
+        pace, n_tokens = None, 10
+        events = [_event({"content": piece}) for piece in tokens(n_tokens)]
+        if not _results(body):
+            events, finish = [_event(_agents(order))], "tool_calls"
+    elif order is not None and order["read"] and (done := _results(body)) < n_tokens:
         events, finish = [_event(_read(done))], "tool_calls"
     else:
         events = [_event({"content": piece}) for piece in tokens(n_tokens)]
     writer.write(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    if order is None or order["pace"] is None:
+    if pace is None:
         for start in range(0, len(events), 50):
             writer.write(b"".join(_chunked(event) for event in events[start : start + 50]))
             await writer.drain()
     else:
         loop = asyncio.get_running_loop()
-        began, per_second = loop.time(), float(order["pace"])
+        began, per_second = loop.time(), float(pace)
         for n, event in enumerate(events):
             if writer.is_closing():
                 return

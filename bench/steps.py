@@ -23,7 +23,6 @@ from typing import Any
 from bench import resume
 from bench.model_server import DONE
 from bench.programs import OURS, Program, Terminal, model_server, programs
-from bench.ready import READY
 from bench.table import Bar, Figures, Goal, table
 
 N_STEPS = 30
@@ -173,14 +172,14 @@ def long_turn(base_url: str, n_steps: int = _LONG_STEPS) -> list[Bar]:
             steps, _ = take_steps(terminal, base_url, "two", n_steps, timeout_s=n_steps)
             more = resume.rss_mb(terminal.pid) - before
         whole = resume.open_it(home, work, "--continue", end=DONE.encode())
-        empty = resume.open_it(Path(place) / "empty", work, end=READY.encode())
     first = statistics.median(steps[_TENTH : _TENTH + _SIDE])
     last = statistics.median(steps[-_SIDE:])
     name = f"{n_steps:,} steps that change two of {_MANY:,} files"
     return [
         Bar(f"{name}, last step of the tenth", last / first, Goal(1.5)),
         Bar(f"{name}, MB more", more, Goal(20)),
-        Bar(f"{name}, opened, s over an empty start", whole.drawn_s - empty.drawn_s, Goal(1)),
+        # From the command line on: the first frame of an empty start is the instant prompt's, long before the app has begun.
+        Bar(f"{name}, opened until its end is drawn, s", whole.drawn_s, Goal(1)),
     ]
 
 

@@ -74,6 +74,11 @@ def keys_beside(terminal: Terminal, n_keys: int) -> dict[str, float]:
     begin = terminal.n_bytes
     terminal.key("enter")
     terminal.wait_raw(b"tokenizer", start=begin, timeout_s=20)
+    return typed_keys(terminal, n_keys)
+
+
+def typed_keys(terminal: Terminal, n_keys: int) -> dict[str, float]:
+    """Return the same while something streams already."""
     begin, began = terminal.n_bytes, time.perf_counter()
     found: list[float] = []
     pause = began
@@ -155,6 +160,24 @@ def worse(now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]])
     ]
 
 
+def not_compared(
+    now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]]
+) -> list[str]:
+    """Return a line for each reason why rows were compared with no stored ratio, with these rows."""
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
+    for row, by_name in now.items():
+        if not by_name:
+            reasons["nothing was measured beside"].append(row)
+        for name in by_name:
+            if name not in stored.get(row, {}):
+                reasons[f"no ratio to {name} is stored (--store does that) for"].append(row)
+    for row, by_name in stored.items():
+        for name in by_name:
+            if name not in now.get(row, {}):
+                reasons[f"no ratio to {name} was measured for"].append(row)
+    return [f"not compared: {reason} {'; '.join(rows)}" for reason, rows in reasons.items()]
+
+
 def arguments(program: str) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog=program)
@@ -197,7 +220,10 @@ def measured(options: argparse.Namespace) -> Figures:
 
 
 def compared(figures: Figures, *, store: bool) -> int:
-    """Print which ratios are worse than the stored ones; return the exit code. With `store` the present ones are stored instead."""
+    """Print which ratios are worse than the stored ones, and which are compared with none; return the exit code.
+
+    With `store` the present ones are stored instead.
+    """
     found = ratios(figures)
     stored: dict[str, dict[str, float]] = (
         json.loads(_STORED.read_text()) if _STORED.exists() else {}
@@ -206,7 +232,7 @@ def compared(figures: Figures, *, store: bool) -> int:
         stored |= found
         _STORED.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
     said = worse(found, stored)
-    print(*said, sep="\n")
+    print(*said, *not_compared(found, stored), sep="\n")
     return 1 if said else 0
 
 

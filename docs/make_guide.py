@@ -32,10 +32,10 @@ def filled(page: str) -> str:
     return _PLACE.sub(lambda found: f"{found[1]}{_table(found[2], found[3])}{found[4]}", page)
 
 
-def keys_of_places() -> dict[str, dict[str, str]]:
+def keys_of_places() -> dict[str, tuple[tuple[str, str], ...]]:
     """Return the keys of each place that the help lists besides commands, and what they do."""
     return {
-        title: dict(pairs)
+        title: tuple(pairs)
         for title, pairs in sections(COMMANDS, {}, UNICODE)
         if title not in ("Commands", FIRST)
     }
@@ -43,7 +43,7 @@ def keys_of_places() -> dict[str, dict[str, str]]:
 
 def _table(what: str, title: str | None) -> str:
     if title is not None:
-        pairs = keys_of_places()[title].items()
+        pairs = keys_of_places()[title]
         is_legend = title in {one for one, _ in legend(UNICODE)}
         head = ("sign", "meaning") if is_legend else ("key", "does")
         return _rows(head, ((f"`{key}`", words) for key, words in pairs))

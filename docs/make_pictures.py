@@ -26,6 +26,7 @@ from support.chat_server import (  # noqa: E402 - needs the path above
     ChatServerThread,
     Request,
     call,
+    calls,
     gate,
     say,
 )
@@ -52,6 +53,10 @@ QUESTION = {
         {"label": "In the code", "description": "One place, and no new setting."},
     ],
 }
+SUBAGENTS = [
+    ("Agent", {"description": title, "prompt": f"{title}.", "kind": "explore"})
+    for title in ("Find the callers of the parser", "Find tests of long fields")
+]
 PLAN = """1. `src/parser.py`: read a quoted field to its closing quote.
 2. `tests/test_parser.py`: a field with a line break in it.
 3. Run the tests.
@@ -78,9 +83,12 @@ class Camera:
         self._began = time.monotonic()
         self.frames: list[tuple[float, str]] = []
 
-    def still(self, name: str) -> None:
-        """Save the screen as it is when nothing moves."""
-        self._terminal.wait_quiet(0.4, 20)
+    def still(self, name: str, *, moving: bool = False) -> None:
+        """Save the screen as it is when nothing moves, or with `moving` while the clock beside the prompt does."""
+        if moving:
+            time.sleep(QUIET_S)
+        else:
+            self._terminal.wait_quiet(0.4, 20)
         self.look()
         self._terminal.save_svg(self._folder / f"{name}.svg")
         print(self._folder / f"{name}.svg")
@@ -215,7 +223,7 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
         (Path(home) / "config.toml").write_text(f'theme = "{theme}"\n')
         (Path(home) / "config.toml").chmod(0o600)
         with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
-            terminal.wait_for("Which model should it use?")
+            terminal.wait_for("Which model should the agent use?")
             terminal.wait_gone("looking for")
             Camera(terminal, folder, recording=False).still("first-run")
             terminal.key("1")
@@ -239,6 +247,19 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
         )
         with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
             look_around(terminal, Camera(terminal, folder, recording=False), server)
+
+
+def _looks(request: Request) -> Answer:
+    """The first step of a sub-agent."""
+    text = "I look for who calls it." if "callers" in str(request.messages) else "I list the tests."
+    return call("Grep", {"pattern": "x = "}, text=text)
+
+
+def _reports(request: Request) -> Answer:
+    """The answer of a sub-agent, of which the picture has the beginning."""
+    if "callers" in str(request.messages):
+        return gate(8, say("The writer calls it once, after each row, and keeps no field."))
+    return gate(8, say("There are no tests of long fields, and none of quoted ones."))
 
 
 def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) -> None:
@@ -299,6 +320,20 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     terminal.wait_for("sh serve.sh")
     answer("y")
     terminal.wait_for("The server runs in")
+    server.script(
+        calls(SUBAGENTS, text="Two sub-agents look at once."),
+        *(_looks for _ in SUBAGENTS),
+        *(_reports for _ in SUBAGENTS),
+        say("Nothing else depends on the length."),
+    )
+    terminal.wait_for("send")
+    terminal.type("Who depends on it?")
+    terminal.wait_quiet(QUIET_S)
+    terminal.key("enter")
+    terminal.wait_for(re.compile(r"step 2.*step 2", re.DOTALL))
+    camera.still("subagents", moving=True)
+    server.release()
+    terminal.wait_for("Nothing else depends")
     terminal.key("ctrl+f")
     terminal.wait_for("/ Search")
     terminal.type("field")
@@ -314,7 +349,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     show("/help", "Esc close", "help")
     show("/sessions", "Why is the import", "sessions")
     terminal.key("ctrl+q")
-    terminal.wait_for("runs in the background")
+    terminal.wait_for("is running in the background")
     terminal.wait_quiet(QUIET_S)
     terminal.key("ctrl+q")
     terminal.wait_exit()

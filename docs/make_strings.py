@@ -83,6 +83,10 @@ _WORDLESS = (ast.Name, ast.Pass, ast.expr_context, ast.operator, ast.cmpop, ast.
 """Nodes with no text below them: half of all."""
 _MARKUP = re.compile(r"^\s*<[a-z/!]|</[a-z]")
 """Tags of a page, around words that are listed by themselves."""
+_CODE = re.compile(
+    r"\\[dSbsw]|\(\?[:=!]|\.\{0,|^\((?:allow|deny|version|literal|global-name) |^(?:SELECT|PRAGMA) |^\s*import |-src 'none'"
+)
+"""Patterns, profiles of a sandbox, queries and programs."""
 _WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z_]{0,8} [^ ]|^[A-Z][a-z]+[…,.:;!?]?$")
 
 
@@ -120,7 +124,7 @@ def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
         else:
             text = ""
         left += _seen(node)
-        if _WORDS.search(text) and not _MARKUP.search(text):
+        if _WORDS.search(text) and not _MARKUP.search(text) and not _CODE.search(text):
             yield node.lineno, text
 
 

@@ -33,9 +33,9 @@ UNASKED: dict[Mode, str] = {
 _UNCONFINED = (
     "Without asking, the agent runs commands outside any sandbox and edits files in this folder."
 )
-PartName = Literal["travel", "lines", "marks", "tasks", "dmails", "session"]
+PartName = Literal["travel", "lines", "marks", "tasks", "dmails", "session", "model"]
 """Time travel; the world lines; bookmarks and pins; commands in the background; D-Mails of the user; a stored session with its
-modes, models, tools and statistics.
+modes and statistics; a model that the program asks itself, with tools, compaction, skills and hooks.
 """
 PARTS: frozenset[PartName] = frozenset(get_args(PartName))
 _PART_WORDS: dict[PartName, str] = {
@@ -45,6 +45,7 @@ _PART_WORDS: dict[PartName, str] = {
     "tasks": "background tasks",
     "dmails": "D-Mails",
     "session": "session commands",
+    "model": "the models, tools and compaction of kimi-tui",
 }
 
 
@@ -65,5 +66,8 @@ def missing_words(part: PartName) -> str:
 
 
 def parts_of(soul: object) -> frozenset[PartName]:
-    """Return the parts of a soul: those of these attributes that are not None."""
-    return frozenset(name for name in PARTS if getattr(soul, name, None) is not None)
+    """Return the parts of a soul: those of these attributes that are not None, without those in its attribute `lacks`."""
+    lacks: frozenset[PartName] = getattr(soul, "lacks", frozenset())
+    return frozenset(
+        name for name in PARTS if name not in lacks and getattr(soul, name, None) is not None
+    )

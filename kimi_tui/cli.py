@@ -219,7 +219,8 @@ def parse(arguments: Sequence[str]) -> Options | int:
         if arguments[:1] == [REPLAY]:
             given = {**vars(_replay_parser().parse_args(arguments[1:])), "replay": True}
         elif arguments:  # the usual start is spared the import of the parser
-            given = vars(_parser().parse_args(arguments))
+            own, theirs = _split(arguments)
+            given = {**vars(_parser().parse_args(own)), "agent_arguments": theirs}
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
     if given.pop("version", False):
@@ -243,6 +244,14 @@ def parse(arguments: Sequence[str]) -> Options | int:
     from kimi_tui.launch import Options
 
     return Options(**given, message=clean_pasted(" ".join(words)).strip())
+
+
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return the arguments for this program, and those for the program of an external agent, which stand after `--`."""
+    if "--" not in arguments or not any(one.startswith("--external-agent") for one in arguments):
+        return arguments, ()
+    place = list(arguments).index("--")
+    return arguments[:place], tuple(arguments[place + 1 :])
 
 
 def _command_like(word: str) -> str:
@@ -376,6 +385,13 @@ def _parser() -> ArgumentParser:
         help="the model: a name from config.toml, or one that the server knows",
     )
     add("--base-url", type=given, metavar="URL", help="the base URL of an OpenAI-compatible server")
+    add(
+        "--external-agent",
+        type=given,
+        metavar="NAME",
+        help="another agent that does the turns: claude, codex, gemini, kimi-code, goose, vibe, opencode, or one of config.toml; "
+        "words after -- are arguments for its program",
+    )
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument(
         "-y",

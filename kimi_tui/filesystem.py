@@ -17,6 +17,7 @@ import os
 import re
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from pathlib import Path
@@ -185,14 +186,40 @@ def _odd(path: Path, mode: int) -> OSError:
 # -- single calls --------------------------------------------------------------------------------------
 
 
+class _Noting(threading.local):
+    """The paths that the present thread notes; None if nobody wants them."""
+
+    paths: set[str] | None = None
+
+
+_noting = _Noting()
+
+
+@contextlib.contextmanager
+def noted_paths() -> Generator[set[str]]:
+    """Collect the paths that this thread notes (`note_path`) within the context, in which no other such context may be entered."""
+    _noting.paths = paths = set[str]()
+    try:
+        yield paths
+    finally:
+        _noting.paths = None
+
+
+def note_path(path: str) -> None:
+    """Note a path on whose existence, kind or target a result depends; with a slash at its end, on what the folder or file holds."""
+    if _noting.paths is not None:
+        _noting.paths.add(path)
+
+
 def links_to(path: str) -> tuple[list[str], str]:
     """Resolve a path: return the links that are followed, each as a real path, and the real path of the target.
 
-    Nothing needs to exist. If links form a circle, the result is one of them.
+    Nothing needs to exist. If links form a circle, the result is one of them. Each step is noted (`note_path`).
 
     Args:
         path: an absolute path, or one relative to the current folder.
     """
+    noted = _noting.paths
     links: list[str] = []
     # The root is the empty text, so that a name can be appended without a check.
     at = ""
@@ -205,6 +232,8 @@ def links_to(path: str) -> tuple[list[str], str]:
             at = at.rpartition("/")[0]
             continue
         at = f"{at}/{name}"
+        if noted is not None:
+            noted.add(at)
         try:
             target = os.readlink(at)
         except OSError:

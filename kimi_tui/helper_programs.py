@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event as Flag
 from typing import NamedTuple
 
 _PIECE_BYTES = 65_536
@@ -76,12 +77,28 @@ class HelperOutput(NamedTuple):
 
 
 def run_helper(
-    command: Sequence[str], *, folder: Path, env: Mapping[str, str], timeout_s: float, most: int
+    command: Sequence[str],
+    *,
+    folder: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    most: int,
+    given: int = subprocess.DEVNULL,
+    stop: Flag | None = None,
 ) -> HelperOutput:
-    """Run a program in a session of its own, without input, and read about `most` bytes of its output.
+    """Run a program in a session of its own, and read about `most` bytes of its output.
 
     Processes that still run at the end are killed, with everything in their session. They may hold the output open after the
     program itself has ended, so they are awaited only for a moment.
+
+    Args:
+        command: the program and its arguments.
+        folder: the folder in which it runs.
+        env: its variables.
+        timeout_s: the seconds after which it is ended.
+        most: the bytes of output after which it is ended.
+        given: the descriptor of its standard input; none by default.
+        stop: set when it is to be ended; then its time is over.
 
     Raises:
         OSError: the program could not be started.
@@ -91,7 +108,7 @@ def run_helper(
         command,
         cwd=folder,
         env=env,
-        stdin=subprocess.DEVNULL,
+        stdin=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -105,6 +122,8 @@ def run_helper(
     poll.register(pipe, select.POLLIN)
     try:
         while len(printed) <= most:
+            if stop is not None and stop.is_set():
+                raise subprocess.TimeoutExpired(command, timeout_s)
             left_s = ends_at - time.monotonic()
             if not poll.poll(max(0.0, min(left_s, _LOOK_S)) * 1000):
                 if left_s > 0 and not is_ended and _has_ended(process.pid):

@@ -59,6 +59,8 @@ class Options(NamedTuple):
     mode: "Mode | None" = None
     headless: "HeadlessOptions | None" = None
     added: tuple[str, ...] = ()
+    external_agent: str | None = None
+    agent_arguments: tuple[str, ...] = ()
 
 
 class GivenValue(NamedTuple):
@@ -107,6 +109,7 @@ class Launch(NamedTuple):
     max_cost: float = 0.0
     added: tuple[Path, ...] = ()
     once_only: bool = False
+    external_agent: tuple[str, ...] = ()
 
 
 def launch_of(options: Options) -> Launch:
@@ -128,6 +131,7 @@ def launch_of(options: Options) -> Launch:
         Overrides(options.model, options.base_url, options.thinking),
         os.environ,
     )
+    has_model = isinstance(choice, ModelChoice)
     return Launch(
         work_dir=work_dir,
         config_path=path,
@@ -146,6 +150,7 @@ def launch_of(options: Options) -> Launch:
         work_dir_given=options.work_dir is not None,
         added=tuple(map(_added, options.added)),
         once_only=bool(os.environ.get(ONCE_ONLY)),
+        external_agent=_external_agent(options, config, work_dir, needed=not has_model),
         given=_given(
             options, choice, here if here and here.model in ("", *config.models) else None
         ),
@@ -158,6 +163,58 @@ def launch_of(options: Options) -> Launch:
             *([words] if not options.demo and (words := not_run_notice(path)) else []),
         ),
     )
+
+
+def _external_agent(
+    options: Options, config: Config, work_dir: Path, *, needed: bool
+) -> tuple[str, ...]:
+    """Return the name of the external agent with its further arguments; empty for none, or for that of the session.
+
+    Args:
+        options: the options.
+        config: the configuration.
+        work_dir: the work folder.
+        needed: whether no model is configured, so that the user would be asked for one, unless the session has an external agent.
+
+    Raises:
+        ConfigError: it cannot be started here.
+    """
+    if options.external_agent is None:
+        is_stored = options.newest or options.session is not None
+        return _agent_of_session(options.session, work_dir) if needed and is_stored else ()
+    if options.demo:
+        raise ConfigError("--external-agent does not work with --demo")
+    from kimi_tui.external.agents import AgentMissing, agent_program, missing_package
+
+    if words := missing_package():
+        raise ConfigError(words)
+    try:
+        agent_program(
+            options.external_agent,
+            options.agent_arguments,
+            config.external_agents,
+            os.environ,
+            work_dir,
+        )
+    except AgentMissing as missing:
+        raise ConfigError(str(missing)) from missing
+    return (options.external_agent, *options.agent_arguments)
+
+
+def _agent_of_session(session: str | None, work_dir: Path) -> tuple[str, ...]:
+    """Return the external agent of a stored session (None for the newest of the folder); empty if it has none, or is not found."""
+    from kimi_tui.app_paths import data_dir
+    from kimi_tui.session.errors import SessionError
+    from kimi_tui.session.metadata import read_state
+    from kimi_tui.session.store import SessionStore
+
+    store = SessionStore(data_dir())
+    try:
+        found = store.newest(work_dir) if session is None else store.find(session, work_dir)
+    except (SessionError, OSError):
+        return ()
+    stored = "" if found is None else read_state(found.dir).external_agent
+    return (stored,) if stored else ()
 
 
 def _given(

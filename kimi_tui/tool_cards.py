@@ -200,12 +200,17 @@ KNOWN: Mapping[str, Card] = {
     "SendDMail": Card("D-Mail", ("checkpoint_id",), "number", "to #{}", "letter", "message"),
     "AskUserQuestion": Card("Ask", shows="answers"),
     "ExitPlanMode": Card("Plan", shows="text", text="plan"),
+    "Agent": Card("Agent", ("description",)),
 }
 """The cards of the tools that records name without a card: those of this program before cards were recorded."""
 COMMANDS = frozenset(name for name, card in KNOWN.items() if card.is_command)
 """The tools of `KNOWN` that run commands."""
 OWN_COMMAND = "Shell"
 """The name of the tool for a command that the user ran."""
+IN_THE_WAY = "The sandbox blocked"
+"""The beginning of the sentence in a result about a refusal of the sandbox."""
+ALLOWED_BY = "To allow it, add to the section [sandbox] of config.toml: "
+"""The beginning of the last fact about a command whose read was refused, followed by the setting; a card shows it in rows of its own."""
 CardOf = Callable[[str], Card]
 """A function that returns the card of a tool by its full name."""
 _SHORT = frozenset(card.short for card in KNOWN.values())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import os
 import signal
 from collections import defaultdict
 from pathlib import Path
@@ -113,6 +115,8 @@ TOGETHER = {
     "tui/test_no_markup.py": "syntax trees",
     "tui/textual_patches/test_private_names.py": "syntax trees",
     "local_models/test_llama_cpp.py": "llama.cpp",
+    "soul/test_compatibility.py": "a session in which everything was done",
+    "tools/test_command_groups.py": "a repository with traps",
     "tools/sandbox/test_home.py": "a home of a thousand files",
     "tui/main/test_keystrokes.py": "a conversation",
     "tui/main/test_world_line_viewer.py": "four turns",
@@ -200,6 +204,21 @@ def pytest_collection_finish() -> None:
     gc.enable()
     # Tests leave little garbage, so it is collected less often than by default, without a noticeable pause.
     gc.set_threshold(5_000, 10, 10)
+
+
+@pytest.fixture(autouse=True)
+def _own_data(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Leave the folder of this machine's sessions alone: tests wrote there, and each question for a program read all of it.
+
+    A test makes the folder if it needs one.
+    """
+    if "KIMI_TUI_HOME" not in os.environ:
+        monkeypatch.setenv(
+            "KIMI_TUI_HOME", str(tmp_path_factory.getbasetemp() / f"data-{next(_numbers)}")
+        )
+
+
+_numbers = itertools.count()
 
 
 @pytest.fixture

@@ -170,8 +170,10 @@ STARTS = {
     "tools/prepared.py:_opened": "preparing: sys.executable",
     "tools/prepared.py:started_alone": "supervised: sys.executable",
     # These have absolute paths of the system.
+    "tui/main/status_line.py:run_command": "/bin/sh, with a trusted_path",
     "tools/supervised.py:descendants_by_ps": "/bin/ps",
     # The supervisor starts the command that it is given.
+    "tools/supervisor.py:_main_of_first": "the command",
     "tools/sandbox/confine.py:begin_behind": "the command, in the sandbox",
     "tools/sandbox/confine.py:begin_search": "rg_program",
     "tools/supervisor.py:_exec_command": "the command",

@@ -53,6 +53,7 @@ class EditorAgent(acp.Agent):
         self._options = options
         self._client: Client
         self._reads_files = False
+        self._shows_forms = False
         self._sessions: dict[str, EditorSession] = {}
 
     def on_connect(self, conn: Client) -> None:
@@ -69,6 +70,8 @@ class EditorAgent(acp.Agent):
         """Say what this agent can do. Whatever version the editor asks for, this is version 1."""
         files = client_capabilities.fs if client_capabilities is not None else None
         self._reads_files = bool(files is not None and files.read_text_file)
+        asks = client_capabilities.elicitation if client_capabilities is not None else None
+        self._shows_forms = asks is not None and asks.form is not None
         return schema.InitializeResponse(
             protocol_version=acp.PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="kimi-tui", title="kimi-tui", version=VERSION),
@@ -125,8 +128,7 @@ class EditorAgent(acp.Agent):
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Open a stored session, and tell its conversation again before answering."""
-        await self.close_session(session_id)
-        session = await self._open(cwd, additional_directories, mcp_servers, session_id)
+        session = await self._opened_again(cwd, additional_directories, mcp_servers, session_id)
         await session.replay()
         answer = schema.LoadSessionResponse(modes=session.modes(), config_options=session.options())
         session.begin()
@@ -141,8 +143,7 @@ class EditorAgent(acp.Agent):
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Open a stored session of which the editor still has the conversation."""
-        await self.close_session(session_id)
-        session = await self._open(cwd, additional_directories, mcp_servers, session_id)
+        session = await self._opened_again(cwd, additional_directories, mcp_servers, session_id)
         answer = schema.ResumeSessionResponse(
             modes=session.modes(), config_options=session.options()
         )
@@ -210,6 +211,20 @@ class EditorAgent(acp.Agent):
             await session.aclose()
         return schema.CloseSessionResponse()
 
+    async def _opened_again(
+        self,
+        cwd: str,
+        added: Sequence[str] | None,
+        servers: Sequence[Server] | None,
+        session_id: str,
+    ) -> EditorSession:
+        """Return a stored session, opened anew; an open one without a message, which is not stored yet, as it is."""
+        known = self._sessions.get(session_id)
+        if known is not None and known.is_empty:
+            return known
+        await self.close_session(session_id)
+        return await self._open(cwd, added, servers, session_id)
+
     async def _open(
         self,
         cwd: str,
@@ -238,7 +253,13 @@ class EditorAgent(acp.Agent):
             raise RequestError(_INVALID, str(error)) from error
         except ConfigError as error:
             raise RequestError(_INVALID, str(error)) from error
-        session = EditorSession(self._client, launch, opened, reads_files=self._reads_files)
+        session = EditorSession(
+            self._client,
+            launch,
+            opened,
+            reads_files=self._reads_files,
+            shows_forms=self._shows_forms,
+        )
         self._sessions[session.id] = session
         return session
 
@@ -331,7 +352,7 @@ def _servers(given: Sequence[Server]) -> tuple[ServerConfig, ...]:
                 }
             case _:
                 raise ConfigError(
-                    f'The MCP server "{one_line(one.name)[:40]}" is reached through the editor, which is not supported.'
+                    f'The MCP server "{one_line(one.name)[:40]}" is one that the editor runs itself, which kimi-tui does not support. Use a server with a command or an HTTP address.'
                 )
         try:
             found.append(server_of(name, entry, Path("the editor"), "user"))

@@ -23,7 +23,7 @@ class ChosenAnswer(NamedTuple):
 
 
 def options(request: ApprovalRequest) -> list[schema.PermissionOption]:
-    """Return the answers to offer, in the order and the words of the app."""
+    """Return the answers to offer, in the words of the app."""
     offered = [
         _option(f"{_OPTION}{number}", visible(words), "allow_once")
         for number, words in enumerate(request.options)
@@ -43,10 +43,11 @@ def options(request: ApprovalRequest) -> list[schema.PermissionOption]:
         case _:
             pass
     found = [_option("once", "Yes, once", "allow_once")]
-    if request.session_offer:
-        found.append(_option("session", visible(request.session_offer), "allow_always"))
+    # Some editors offer one answer of each kind, the last one: that must be the one that allows less.
     if request.project_offer:
         found.append(_option("project", visible(request.project_offer), "allow_always"))
+    if request.session_offer:
+        found.append(_option("session", visible(request.session_offer), "allow_always"))
     no = "No, and stop the turn" if request.stops else "No"
     return [*found, _option("no", no, "reject_once")]
 
@@ -80,14 +81,21 @@ def contents(request: ApprovalRequest, work_dir: str) -> list[Content]:
         if isinstance(block, DiffBlock)
         for piece in diff_contents(block, work_dir)
     ]
-    words = [visible(request.question)]
-    if request.detail and not found:
+    words = explained(request, has_detail=not found)
+    return [helpers.tool_content(helpers.text_block(words)), *found]
+
+
+def explained(request: ApprovalRequest, *, has_detail: bool = True) -> str:
+    """Return a question with its exact text and what else the app says about it."""
+    who = f"{visible(request.agent)}: " if request.agent else ""
+    words = [f"{who}{visible(request.question)}"]
+    if request.detail and has_detail:
         detail = visible(request.detail)
         is_prose = request.kind in ("plan", "dmail", "question")
         words.append(detail if is_prose else _indented(detail))
     if request.where:
         words.append(visible(request.where))
-    return [helpers.tool_content(helpers.text_block("\n\n".join(words))), *found]
+    return "\n\n".join(words)
 
 
 def _indented(text: str) -> str:

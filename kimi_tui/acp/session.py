@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from acp import RequestError, helpers, schema
 
-from kimi_tui.acp.approvals import answer_of, contents, options
+from kimi_tui.acp import forms
+from kimi_tui.acp.approvals import ChosenAnswer, answer_of, contents, options
 from kimi_tui.acp.messages import BadPrompt, Block, prompt_of
 from kimi_tui.acp.travel import COMMANDS, EditorCommand, EditorTravel
 from kimi_tui.acp.updates import Update, Updates, remark
@@ -56,16 +57,24 @@ class EditorSession:
         launch: the options of the session.
         opened: the session.
         reads_files: whether the editor gives the text of files, which may not be saved.
+        shows_forms: whether the editor shows forms.
 
     Attributes:
         soul: the engine.
     """
 
     def __init__(
-        self, client: Client, launch: Launch, opened: Opened, *, reads_files: bool
+        self,
+        client: Client,
+        launch: Launch,
+        opened: Opened,
+        *,
+        reads_files: bool,
+        shows_forms: bool = False,
     ) -> None:
         self.soul: KimiSoul = opened.soul
         self._client = client
+        self._shows_forms = shows_forms
         self._launch = launch
         self._notices = opened.notices
         self._updates = Updates(str(opened.folder))
@@ -89,6 +98,11 @@ class EditorSession:
     def id(self) -> str:
         """The id of the session."""
         return self.soul.session.id
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said in it and nothing runs."""
+        return not (self.soul.running or self.soul.session.context.n_checkpoints)
 
     # -- beginning ---------------------------------------------------------------------------------
 
@@ -417,24 +431,53 @@ class EditorSession:
         """Have the person answer a request; without an answer it is a no."""
         said = answer_of(request, "")
         call = request.key or f"question-{request.id}"
-        shown = contents(request, self._work_dir)
         try:
             if not self._updates.knows(call):
-                title = one_line(request.question)[:200]
+                who = f"{request.agent}: " if request.agent else ""
+                title = one_line(f"{who}{request.question}")[:200]
                 await self._send(helpers.start_tool_call(call, title, status="pending"))
-            found = await self._client.request_permission(
-                session_id=self.id,
-                tool_call=schema.ToolCallUpdate(tool_call_id=call, content=list(shown)),
-                options=options(request),
-            )
-            if isinstance(found.outcome, schema.AllowedOutcome):
-                said = answer_of(request, found.outcome.option_id)
+            said = await self._answer(request, call)
             if not request.key:
                 await self._send(helpers.update_tool_call(call, status="completed"))
         except (RequestError, ConnectionError) as error:
             log.warning("the editor did not answer a question: %s", type(error).__name__)
         finally:
             self.soul.answer(request.id, said.answer, said.feedback)
+
+    async def _answer(self, request: ev.ApprovalRequest, call: str) -> ChosenAnswer:
+        """Return the person's answer to a request: by a form where one choice cannot say it, if the editor shows forms."""
+        if self._shows_forms and request.kind == "question":
+            with contextlib.suppress(RequestError):
+                content = await forms.filled(self._client, self.id, forms.question_form(request))
+                if content is None:
+                    return answer_of(request, "")
+                return forms.question_answer(request, content)
+        written = forms.written_options(request) if self._shows_forms else []
+        offered = options(request)
+        for name, words in written:
+            is_no = name == "why"
+            option = schema.PermissionOption(
+                option_id=name, name=words, kind="reject_once" if is_no else "allow_once"
+            )
+            # As in the app: each yes comes before the no.
+            offered.insert(len(offered) if is_no else -1, option)
+        found = await self._client.request_permission(
+            session_id=self.id,
+            tool_call=self._updates.asked(
+                call,
+                contents(request, self._work_dir),
+                "" if request.kind == "tool" and request.key else one_line(request.question),
+            ),
+            options=offered,
+        )
+        if not isinstance(found.outcome, schema.AllowedOutcome):
+            return answer_of(request, "")
+        chosen = found.outcome.option_id
+        for name, _ in written:
+            if name == chosen:
+                form = forms.written_form(request, name)
+                return forms.written_answer(name, await forms.filled(self._client, self.id, form))
+        return answer_of(request, chosen)
 
     async def _choose(self, title: str, text: str, answers: Sequence[tuple[str, str]]) -> str:
         """Ask the person which of these to do; return its value, empty for none of them or a cancelled command."""
@@ -444,7 +487,9 @@ class EditorSession:
             self._client.request_permission(
                 session_id=self.id,
                 tool_call=schema.ToolCallUpdate(
-                    tool_call_id=call, content=[helpers.tool_content(helpers.text_block(text))]
+                    tool_call_id=call,
+                    title=title,
+                    content=[helpers.tool_content(helpers.text_block(text))],
                 ),
                 options=[
                     *(

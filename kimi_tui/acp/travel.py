@@ -12,6 +12,7 @@ from kimi_tui.session.errors import SessionError
 from kimi_tui.soul.checkpoint_table import CheckpointRow, list_checkpoints, shown_lines
 from kimi_tui.soul.errors import SoulBusy, SoulError
 from kimi_tui.soul.rewind_values import END, FilesChoice, FilesPreview, RewindPreview, Target
+from kimi_tui.wire.events import LeftBehind, toll_words
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60
 _MOST_FILES = 12
 _LABEL_CHARS = 80
+_FILES_CHOICES = ("restore", "keep", "only")
 
 Asker = Callable[[str, str, Sequence[tuple[str, str]]], Awaitable[str]]
 """Asks the person: a title, a text in Markdown, and the answers as pairs of value and words. It returns a value; empty for no."""
@@ -38,14 +40,15 @@ class EditorCommand(NamedTuple):
 
 COMMANDS: Mapping[str, EditorCommand] = {
     "rewind": EditorCommand(
-        "Rewind to just before a checkpoint, and restore its files if you want", "N"
+        "Rewind to just before a checkpoint, and restore its files if you want",
+        "N [restore | keep | only]",
     ),
     "undo": EditorCommand("Undo the last rewind, switch, D-Mail or compaction"),
     "redo": EditorCommand("Redo what was undone last"),
     "checkpoints": EditorCommand("List the checkpoints of this conversation"),
     "worldlines": EditorCommand("List the other world lines (branches of this conversation)"),
     "switch": EditorCommand("Switch to a world line (a branch)", "K"),
-    "compact": EditorCommand("Replace older messages by a summary", "what to keep"),
+    "compact": EditorCommand("Replace older messages by a summary", "what the summary must keep"),
 }
 
 
@@ -70,13 +73,11 @@ class EditorTravel:
                 case "switch":
                     return await self._switch(argument)
                 case "undo":
-                    return await self._soul.travel.undo()
+                    return await self._undo()
                 case "redo":
                     return await self._soul.travel.redo()
                 case "compact":
-                    # The event of the compaction says what it did.
-                    done = await self._soul.compact(argument)
-                    return "" if done else "Nothing was compacted."
+                    return await self._compact(argument)
                 case "checkpoints":
                     return _table(await self._checkpoints())
                 case _:
@@ -86,7 +87,11 @@ class EditorTravel:
         except (SoulBusy, SessionError) as error:
             return str(error)
         except KeyError as error:
-            return str(error.args[0]) if error.args else "There is no such checkpoint."
+            return (
+                str(error.args[0])
+                if error.args
+                else "There is no such checkpoint. /checkpoints lists them."
+            )
         except OSError as error:
             return f"Nothing changed: {error.strerror or error}."
 
@@ -95,10 +100,13 @@ class EditorTravel:
         return await asyncio.to_thread(list_checkpoints, self._soul.session)
 
     async def _rewind(self, argument: str) -> str:
-        word = argument.strip().removeprefix("#")
-        if not (word.isascii() and word.isdecimal()):
+        number, _, said = argument.strip().removeprefix("#").partition(" ")
+        if not (number.isascii() and number.isdecimal()):
             return "Which checkpoint? Write its number, for example /rewind 3; /checkpoints lists them."
-        return await self._go(Target(int(word[:9])), f"checkpoint #{int(word[:9])}", "Rewind to")
+        if (said := said.strip()) not in ("", *_FILES_CHOICES):
+            return f'"{one_line(said)[:20]}" is not a choice. Write restore, keep or only after the number, or nothing.'
+        n = int(number[:9])
+        return await self._go(Target(n), f"checkpoint #{n}", "Rewind to", said)
 
     async def _switch(self, argument: str) -> str:
         word = argument.strip()
@@ -110,7 +118,8 @@ class EditorTravel:
             Target(END, int(word[:9])), f"world line {int(word[:9])}", "Switch to"
         )
 
-    async def _go(self, target: Target, where: str, doing: str) -> str:
+    async def _go(self, target: Target, where: str, doing: str, said: str = "") -> str:
+        """Go there after a question; with `said`, the choice about the files, the only yes is that one."""
         await self._soul.files_ready()
         preview = await self._soul.travel.preview(target)
         files = preview.files or FilesPreview()
@@ -119,10 +128,17 @@ class EditorTravel:
             n_files = counted(len(files.restorable), "file")
             answers = [
                 ("restore", f"{doing} {where}, restore {n_files}"),
-                *answers,
                 ("only", f"Only restore {n_files}"),
+                # Some editors offer only the last answer of a kind, which should change the least.
+                *answers,
             ]
-        chosen = await self._ask(f"{doing} {where}", _would(preview, files), answers)
+        if said:
+            answers = [one for one in answers if one[0] == said]
+        if not answers:
+            return "There is no file to restore."
+        removed = f"{counted(preview.steps, 'step')}, {counted(preview.messages, 'message')}"
+        title = answers[0][1] if said else f"{doing} {where}: removes {removed}"
+        chosen = await self._ask(title, _would(preview, files), answers)
         if chosen not in ("keep", "restore", "only"):
             return "Nothing changed."
         choice: FilesChoice = chosen
@@ -148,6 +164,30 @@ class EditorTravel:
             )
         words.append("The editor still shows the old messages; the agent does not have them.")
         return " ".join(words)
+
+    async def _compact(self, argument: str) -> str:
+        used = self._soul.status.used
+        rows = [
+            f"- a summary replaces the older messages of the context, which has {used:,} tokens",
+            "- the summary is one request to the model",
+            "- the messages become a world line (a branch); /undo restores them",
+        ]
+        answers = [("compact", "Compact the context")]
+        if not await self._ask("Compact the context", "\n".join(rows), answers):
+            return "Nothing changed."
+        # The event of the compaction says what it did.
+        return "" if await self._soul.compact(argument) else "Nothing was compacted."
+
+    async def _undo(self) -> str:
+        """Undo, after a question if the conversation has gone on since the operation, as the app does."""
+        found = await self._soul.travel.preview_undo()
+        files = found.files or FilesPreview()
+        stays = tuple(one_line(one.path) for one in files.files if one.fate == "skip")
+        toll = toll_words(LeftBehind(found.steps, found.messages, stays, ""), found.left_as)
+        undo = [("undo", f"Undo {found.label}")]
+        if toll and not await self._ask(f"Undo {found.label}", f"{toll}.", undo):
+            return "Nothing changed."
+        return await self._soul.travel.undo()
 
     async def _world_lines(self) -> str:
         found = await self._soul.lines.all()

@@ -115,6 +115,29 @@ class Updates:
         call = self._calls.get(key)
         return call is not None and call.is_told
 
+    def asked(self, key: str, content: Sequence[Content], title: str = "") -> schema.ToolCallUpdate:
+        """Return a call as a question about it names it, with what will run or be written.
+
+        Args:
+            key: the key of the call.
+            content: what the person decides about.
+            title: the question itself, where it is about no call of a tool; some editors show nothing else of it.
+        """
+        call = self._calls.get(key)
+        if call is None or title:
+            return schema.ToolCallUpdate(
+                tool_call_id=key, title=title[:_TITLE_CHARS] or None, content=list(content)
+            )
+        # Its arguments are whole by now.
+        return schema.ToolCallUpdate(
+            tool_call_id=key,
+            title=self._title(call),
+            kind=_KINDS.get(call.name, "other"),
+            content=list(content),
+            locations=self._locations(call, ()),
+            raw_input=_object(call.arguments),
+        )
+
     def _of(self, event: ev.Event) -> Iterator[Update]:
         match event:
             case ev.TurnBegin(text=text, images=images) if self._past:

@@ -1,4 +1,4 @@
-"""`serve`: serves the app to browsers. Each tab is a terminal with a process of its own.
+"""`serve`: serves the app to browsers. Each tab is a terminal with a process of its own, or looks on at the newest one.
 
 Only whoever knows the token gets a terminal. A page of another site cannot connect, since the browser names its origin; nor
 can a name that was made to point here (DNS rebinding), since the host is compared. Nothing on the page is from elsewhere.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import textual_serve
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kimi_tui.browser.terminal import BrowserTerminal
+from kimi_tui.browser.terminal import BrowserTerminal, Watching
 from kimi_tui.program import DONE, INTERRUPTED, TERMINATED
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,9 @@ class BrowserServer:
         self._served = served
         self.token = secrets.token_urlsafe(32)
         self._hosts: frozenset[str] = frozenset()
-        self._terminals: set[BrowserTerminal] = set()
+        self._terminals: dict[BrowserTerminal, None] = {}
+        """In the order in which they were started."""
+        self._n_watching = 0
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> str:
@@ -137,17 +139,20 @@ class BrowserServer:
                 status=403,
                 text="The token in the address is wrong. Open the address that kimi-tui serve printed.\n",
             )
-        if len(self._terminals) >= MOST_TERMINALS:
+        is_watching = "watch" in request.query
+        if (self._n_watching if is_watching else len(self._terminals)) >= MOST_TERMINALS:
             return web.Response(
                 status=503, text=f"{MOST_TERMINALS} tabs are open. Close one of them.\n"
             )
+        if is_watching:
+            return await self._watch(request)
         size = (_cells(request, "width", 80), _cells(request, "height", 24))
         try:
             terminal = BrowserTerminal(self._served.arguments, self._served.work_dir, size)
         except OSError as error:
             log.warning("a tab got no terminal: %s", error)
             return web.Response(status=503, text="No terminal could be started.\n")
-        self._terminals.add(terminal)
+        self._terminals[terminal] = None
         socket = web.WebSocketResponse(heartbeat=15, max_msg_size=MOST_MESSAGE_BYTES)
         try:
             await socket.prepare(request)
@@ -160,18 +165,45 @@ class BrowserServer:
                     await showing
         finally:
             await terminal.aclose()
-            self._terminals.discard(terminal)
+            self._terminals.pop(terminal, None)
+        return socket
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        """Show the newest terminal to another tab, which may type nothing."""
+        socket = web.WebSocketResponse(heartbeat=15, max_msg_size=1 << 16)
+        self._n_watching += 1
+        try:
+            await socket.prepare(request)
+            terminal = next(reversed(self._terminals), None)
+            if terminal is None:
+                await socket.close(code=WSCloseCode.OK)
+                return socket
+            size = _cells(request, "width", 80), _cells(request, "height", 24)
+            async with terminal.watched(*size) as watching:
+                showing = asyncio.create_task(_show(watching, socket))
+                try:
+                    await _listen(terminal, socket, watching)
+                finally:
+                    showing.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+                        await showing
+        finally:
+            self._n_watching -= 1
         return socket
 
 
-async def _show(terminal: BrowserTerminal, socket: web.WebSocketResponse) -> None:
+async def _show(terminal: BrowserTerminal | Watching, socket: web.WebSocketResponse) -> None:
     async for data in terminal.output():
         await socket.send_bytes(data)
     await socket.close(code=WSCloseCode.OK)
 
 
-async def _listen(terminal: BrowserTerminal, socket: web.WebSocketResponse) -> None:
-    """Carry out the messages of a tab until it is closed. One that has another form is ignored."""
+async def _listen(
+    terminal: BrowserTerminal, socket: web.WebSocketResponse, watching: Watching | None = None
+) -> None:
+    """Carry out the messages of a tab until it is closed. One that has another form is ignored, and what a tab types that only
+    looks on.
+    """
     async for message in socket:
         if message.type is not WSMsgType.TEXT:
             continue
@@ -180,10 +212,10 @@ async def _listen(terminal: BrowserTerminal, socket: web.WebSocketResponse) -> N
         except (ValueError, RecursionError):
             continue
         match found:
-            case ["stdin", str(text)]:
+            case ["stdin", str(text)] if watching is None:
                 await terminal.type(text.encode("utf-8", "replace"))
             case ["resize", {"width": int(columns), "height": int(rows)}]:  # pyrefly: ignore[not-callable]
-                terminal.resize(columns, rows)
+                terminal.resize(columns, rows, watching)
             case ["ping", str(text)]:
                 await socket.send_json(["pong", text[:40]])
             case _:

@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
         metavar="COMMAND",
         action="append",
         default=[],
-        help="a command that you allowed for the session; can be repeated",
+        help="treat this command as allowed for the session; can be given several times",
     )
     parser.add_argument(
         "--json", action="store_true", help='print JSON with the keys "ask", "reason" and "class"'

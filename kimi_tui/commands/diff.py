@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui diff ARGUMENTS`; return the exit code."""
     parser = command(
         "diff",
-        "Print what changed in the files between two checkpoints, as a patch that git apply takes. A checkpoint stands for the "
+        "Print what changed in the files between two checkpoints, as a patch that git apply takes. A checkpoint means the "
         "files before its step. Files that snapshots leave out are named on standard error.",
     )
     with_range(
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     with_world_line(
         parser,
-        "checkpoints of world line (branch) K; without B, until its end (default: the current one)",
+        "use the checkpoints of world line (branch) K; without B, until its end (default: the current one)",
     )
     parser.add_argument(
         "--stat", action="store_true", help="print the files with their numbers of changed lines"

@@ -18,7 +18,7 @@ COMMANDS = {
     "export": "export a session as an HTML page that plays it, as Markdown, JSON or a recording",
     "blame": "show which checkpoint wrote each line of a file",
     "bisect": "find the step after which a command fails",
-    "run-at": "run a command over the files as they were at a checkpoint",
+    "run-at": "run a command on the files as they were at a checkpoint",
     "worktree": "write the files as they were at a checkpoint into a folder",
     "futures": "continue a session several times from one checkpoint, side by side",
     "diff": "print what changed between two checkpoints as a patch",

@@ -511,14 +511,14 @@ def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResu
             yield CheckResult(
                 past,
                 "warn",
-                "bisect and run-at copy them to another path for each run",
+                "bisect and run-at run commands on a copy of the old files, which is at another path",
                 "Commands that depend on the path of the work folder may fail.",
             )
             yield CheckResult(
                 futures,
                 "warn",
                 "each future has a copy of the files at another path",
-                "Programs that contain the path of the work folder read and change the real files there, not the copy.",
+                "A program that has the path of the work folder written into it reads and changes the real files, not the copy.",
             )
 
 

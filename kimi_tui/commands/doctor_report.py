@@ -413,7 +413,7 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
         for name in environ
         if re.fullmatch(r"(?:KIMI|OPENAI)_[A-Z_]{1,40}|(?i:(?:https?|all|no)_proxy)", name)
     )
-    yield "variables that are set", ", ".join(names) or "none"
+    yield "environment variables", ", ".join(names) or "none"
 
 
 def _errors(path: Path) -> Iterator[tuple[str, str]]:

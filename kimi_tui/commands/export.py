@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from kimi_tui.commands.console import CommandLineParser, checkpoint_number, complain, say
@@ -21,10 +22,13 @@ from kimi_tui.export.page import write_page
 from kimi_tui.export.redaction import Redactor
 from kimi_tui.export.story import Story, tell
 from kimi_tui.program import DONE, FAILED
+from kimi_tui.projection.blocks import Block
 from kimi_tui.projection.replay import Recording
-from kimi_tui.session.errors import UnknownCheckpoint
+from kimi_tui.projection.session_model import SessionModel
+from kimi_tui.session.errors import SessionError, UnknownCheckpoint
 from kimi_tui.session.images import reference_of
 from kimi_tui.session.session import Session
+from kimi_tui.soul.stored_agents import agent_session
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui.replay.source import recorded
 from kimi_tui.wire.events import CheckpointCreated, EventRecord
@@ -108,7 +112,12 @@ def _write(session: Session, options: Namespace) -> int:
         lines = write_cast(story, redactor, time.time(), tools=not options.no_tools)
         text = "".join(lines)
     else:
-        writer = BlockWriter(redactor, _Pictures(session), tools=not options.no_tools)
+        writer = BlockWriter(
+            redactor,
+            _Pictures(session),
+            tools=not options.no_tools,
+            steps=partial(_steps_of, session),
+        )
         text = write_page(story, writer, lambda: _taken_out(redactor), datetime.now().astimezone())
     path = options.output or Path(f"{_file_name(story)}.{options.form}")
     if code := written(text, path):
@@ -122,6 +131,18 @@ def _write(session: Session, options: Namespace) -> int:
             f"The export lacks {counted(story.faults, 'event')} of the session that could not be shown."
         )
     return DONE
+
+
+def _steps_of(session: Session, name: str) -> Sequence[Block]:
+    """Return the messages of a sub-agent of a session; empty if they cannot be read."""
+    try:
+        records, _ = recorded(agent_session(session, name))
+    except (OSError, SessionError):
+        return ()
+    model = SessionModel(str(session.work_dir))
+    for record in records:
+        model.apply(record, lambda _: None)
+    return model.chat.blocks
 
 
 def _taken_out(redactor: Redactor) -> str:

@@ -75,26 +75,26 @@ def _parser() -> CommandLineParser:
 
     parser = command(
         "futures",
-        "Continue a session several times from one checkpoint, side by side. Each future is a process with files of its own; the "
+        "Continue a session several times from one checkpoint, side by side. Each future is a process with its own files; the "
         "work folder and the session stay as they are. At the end each future is a world line (a branch). Exit code: 0 if a "
-        "future passed the check, 1 if none did; without a check 0 if all of them ended in order.",
+        "future passed the check, 1 if none did; without a check 0 if all of them ended without an error.",
     )
     parser.add_argument(
         "n",
         metavar="N",
         nargs="?",
         type=checkpoint_number,
-        help="begin before checkpoint N and, without --message, send its message again (default: begin at the end of the conversation)",
+        help="start just before checkpoint N; without --message, the message of that checkpoint is sent again (default: start at the end of the conversation)",
     )
     add = with_world_line(
-        parser, "the checkpoints of world line (branch) K (default: the current one)"
+        parser, "use the checkpoints of world line (branch) K (default: the current one)"
     ).add_argument
     add(
         "--n",
         dest="count",
         metavar="COUNT",
         type=partial(whole_number, most=_MOST),
-        help="the number of futures, 1 to 4",
+        help="the number of futures, 1 to 4 (default: one for each --message or --model, else 2)",
     )
     add(
         "--message",
@@ -119,7 +119,7 @@ def _parser() -> CommandLineParser:
     add(
         "--take",
         choices=("best",),
-        help="switch the session to the best future: first a passed check counts, then unchanged tests, then the smallest change",
+        help="at the end, switch the session to the best future: the first criterion is a passed check, the second is unchanged tests, the third is the smallest change",
     )
     add(
         "--mode",
@@ -220,8 +220,8 @@ class _FuturesRun:
                 complain(notice)
             if opened.no_sandbox:
                 complain(
-                    f"{opened.no_sandbox} What needs approval is refused; to let the futures edit files, use --mode edits, and to run "
-                    "commands, --mode all, but only in a container or VM that you can throw away"
+                    f"{opened.no_sandbox} Everything that needs approval is refused. --mode edits lets the futures edit files. --mode all lets "
+                    "them run commands as well; use it only in a container or VM that you can throw away"
                 )
             futures = Futures(soul, self._launch)
             plan = _plan(self._options)
@@ -331,7 +331,7 @@ class _FuturesRun:
             )
         if conflicts:
             complain(
-                f"These files were not restored, because something else changed them: {', '.join(conflicts)}."
+                f"These files were not restored, because something other than the agent changed them: {', '.join(conflicts)}."
             )
         return self._signal or (CONFLICTS if conflicts and not code else code)
 

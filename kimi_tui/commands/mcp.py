@@ -130,7 +130,7 @@ def _parser() -> CommandLineParser:
         made[name].add_argument(
             "--project",
             action="store_true",
-            help="in .mcp.json of this folder, instead of your own file",
+            help="use .mcp.json of this folder instead of your own file",
         )
     for name in ("remove", "test", "login", "logout", "revoke"):
         made[name].add_argument("name", metavar="NAME")
@@ -180,7 +180,7 @@ def _add(options: Any, command: Sequence[str]) -> int:
     write_entry(path, options.name, entry)
     verb = "Replaced" if existed else "Added"
     say(
-        f"{verb} the MCP server {made.name} in {short(path)}. kimi-tui mcp test {made.name} tries it."
+        f"{verb} the MCP server {made.name} in {short(path)}. To test it, run kimi-tui mcp test {made.name}."
     )
     return DONE
 
@@ -304,7 +304,7 @@ async def _test(config: ServerConfig) -> int:
             return FAILED
         tokens = sum(one.tokens for one in row.tools)
         say(
-            f"{config.name} is connected after {time.monotonic() - began:.1f} s ({row.why}), {row.place}: "
+            f"{config.name} connected after {time.monotonic() - began:.1f} s ({row.why}), {row.place}: "
             f"{counted(len(row.tools), 'tool')}, about {tokens:,} tokens."
         )
         if row.tools:
@@ -333,7 +333,7 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
         say("Open this address and log in there:")
         say(f"  {visible(url)}")
         say(
-            "If the browser is on another machine, copy the address of the last page of the login, even if that page does not load, and paste it here:"
+            "If the browser is on another machine, copy the address of the page that it shows after the login, even if that page does not load, and paste it here:"
         )
         sys.stdout.flush()
         if opens and not os.environ.get("SSH_CONNECTION"):
@@ -356,7 +356,7 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
         n_pasted += 1
         if n_pasted > 1:
             say(
-                "That is not the address of the last page: it contains no code=. Paste the whole address:"
+                'That is not the address of the page that the browser shows after the login, which contains "code=". Paste the whole address:'
             )
             sys.stdout.flush()
         line = await reader.readline()

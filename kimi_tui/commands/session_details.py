@@ -34,6 +34,7 @@ from kimi_tui.soul.checkpoint_table import (
     tokens_now,
 )
 from kimi_tui.soul.conversation_text import as_markdown
+from kimi_tui.soul.stored_agents import agents_as_markdown
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tui.formatting import (
     age,
@@ -89,9 +90,10 @@ async def readable(session: Session) -> AsyncGenerator[Session]:
 
 async def print_markdown(session: Session, output: Path | None = None) -> int:
     """Print the conversation as Markdown, or write it into a new file; return the exit code."""
+    agents = await agents_as_markdown(session)
     async with readable(session) as read:
         messages = read.context.world_line.messages
-        text = await asyncio.to_thread(lambda: clean_source(as_markdown(messages[:])))
+        text = await asyncio.to_thread(lambda: clean_source(as_markdown(messages[:], agents)))
     return written(text, output)
 
 

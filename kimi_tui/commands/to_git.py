@@ -34,13 +34,13 @@ def run(arguments: Sequence[str]) -> int:
     parser = command(
         "to-git",
         "Make commits on a new branch of your git repository from the turns or steps of a session. The commits are shown first and "
-        "made after your yes. Your index, your files and your current branch stay as they are, and no hook runs.",
+        "made if you confirm. Your index, your files and your current branch stay as they are, and no hook runs.",
     )
     with_range(
         parser,
         "the steps from checkpoint A up to checkpoint B, which is not included (default: all steps)",
     )
-    with_world_line(parser, "the steps of world line (branch) K (default: the current one)")
+    with_world_line(parser, "use the steps of world line (branch) K (default: the current one)")
     parser.add_argument(
         "--per",
         choices=("turn", "step"),

@@ -52,6 +52,25 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _command(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ValueError('must be a list of words, such as ["codex-acp"]: no shell reads it')
+    words = _texts(value)
+    if not words or not words[0].strip() or words[0].startswith("-"):
+        raise ValueError('must begin with the name of a program, such as ["codex-acp"]')
+    if any("\0" in word for word in words):
+        raise ValueError("contains the character U+0000, which a command cannot contain")
+    return words
+
+
+def _variables(value: Any) -> tuple[str, ...]:
+    names = _texts(value)
+    for name in names:
+        if not (name.isascii() and name.replace("_", "a").isalnum()) or name[0].isdigit():
+            raise ValueError('must be a list of names of variables, such as ["OPENAI_API_KEY"]')
+    return names
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be true or false")
@@ -114,6 +133,29 @@ def one_of(names: tuple[str, ...]) -> Check:
     return Check("choice", read, names)
 
 
+def some_of(names: tuple[str, ...]) -> Check:
+    """Return a check for a list of these words."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        unknown = next((one for one in _texts(value) if one not in names), None)
+        if unknown is not None:
+            raise ValueError(f'must name some of {", ".join(names)}, not "{unknown[:40]}"')
+        return tuple(dict.fromkeys(_texts(value)))
+
+    return Check("list", read, names)
+
+
+def _shell_command(value: Any) -> str:
+    words = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise ValueError("must be a command line, or a list of words")
+    if not isinstance(value, list):
+        return value.strip()
+    import shlex  # most files have no command
+
+    return shlex.join(words)
+
+
 def _provider_type(value: Any) -> str:
     if value not in PROVIDER_TYPES:
         written = f": {value[:40]!r}" if isinstance(value, str) else ""
@@ -126,8 +168,14 @@ TEXT = Check("text", _text)
 STRIPPED = Check("text", _stripped)
 """The check for a text; spaces around it are removed."""
 TEXTS = Check("list", _texts)
+COMMAND = Check("list", _command)
+"""The check for a program with its arguments."""
+VARIABLES = Check("list", _variables)
+"""The check for names of environment variables."""
 THINKING = Check("text", _thinking)
 """The check for `true`, `false` or an effort; they are read as `on`, `off` or the word in lower case."""
 CURRENCY = Check("text", _currency)
 URL = Check("text", _url)
+SHELL_COMMAND = Check("text", _shell_command)
+"""The check for a command line for the shell; a list of words is read as one that has them unchanged."""
 PROVIDER_TYPE = Check("text", _provider_type)

@@ -146,7 +146,7 @@ def custom_commands(
             places += _below(folder, ((".kimi-tui", "skills"), *_SKILLS), "folder")
     found: dict[str, CustomCommand] = {}
     for root, parts, origin in places:
-        for name, path in _files(root, parts, origin):
+        for name, path in markdown_files(root, parts, origin):
             if len(found) >= MAX_FILES:
                 return list(found.values())
             if name in found:
@@ -161,7 +161,9 @@ def _below(root: Path, folders: Sequence[tuple[str, ...]], origin: Origin) -> li
     return [(root, parts, origin) for parts in folders]
 
 
-def _files(root: Path, parts: tuple[str, ...], origin: Origin) -> Iterator[tuple[str, Path]]:
+def markdown_files(
+    root: Path, parts: tuple[str, ...], origin: Origin
+) -> Iterator[tuple[str, Path]]:
     """Yield the names and files of a folder below a root, ordered by name; links of a repository are not followed.
 
     Commands in subfolders come after those beside them, with the folders in their names: `git:commit`.
@@ -221,11 +223,11 @@ def _command_in(
         if origin == "user":
             data = read_regular(path, MAX_BYTES, links=True)
         else:
-            data = _of_repository(root, path)
+            data = read_of_repository(root, path)
     except OSError:
         return None
     text = clean_source(as_shown(data)).strip()
-    facts, body = _parted(text)
+    facts, body = parted(text)
     if not body:
         return None
     first = body.partition("\n")[0].lstrip("# ")
@@ -255,7 +257,7 @@ def _command_in(
     )
 
 
-def _of_repository(root: Path, path: Path) -> bytes:
+def read_of_repository(root: Path, path: Path) -> bytes:
     """Read a file below a root, opened folder by folder, as any of them may be a link by now.
 
     Raises:
@@ -272,7 +274,7 @@ def _of_repository(root: Path, path: Path) -> bytes:
         os.close(folder)
 
 
-def _parted(text: str) -> tuple[dict[str, str], str]:
+def parted(text: str) -> tuple[dict[str, str], str]:
     """Split a file into its front matter (lines `key: value`, each value joined to one line) and the rest.
 
     Keys are written in lower case without hyphens and underscores here, as programs spell them in three ways.
@@ -285,8 +287,8 @@ def _parted(text: str) -> tuple[dict[str, str], str]:
     found: dict[str, list[str]] = {}
     pieces: list[str] = []
     for line in head.split("\n"):
-        # An indented line continues the value before it.
-        if line.startswith((" ", "\t")):
+        # An indented line, or one of a list, continues the value before it.
+        if line.startswith((" ", "\t", "- ")):
             pieces.append(line.strip())
             continue
         key, _, value = line.partition(":")

@@ -28,6 +28,7 @@ from kimi_tui.config.settings import (
     ConfigError,
     DMailRule,
     EditCheck,
+    ExternalAgentConfig,
     ModelConfig,
     ModelPrices,
     ProviderConfig,
@@ -62,7 +63,8 @@ _OWN_HEADERS = (
 )
 """Headers that the request or the connection needs unchanged, or that would claim another identity."""
 _FIGURES = ("input", "output", "cached_input")
-_SECTIONS = frozenset({*TABLES, "models", "providers", "keys", "checks"})
+_SECTIONS = frozenset({*TABLES, "models", "providers", "keys", "checks", "external_agents"})
+_AGENT_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 _PLACE = r"\(at line (\d+), column \d+\)$"
 
 
@@ -165,6 +167,11 @@ class _Reader:
             providers=providers,
             keys=self._keys(self._table(table, "keys")),
             checks=self._checks(self._table(table, "checks")),
+            external_agents={
+                name: agent
+                for name, entry in self._tables(table, "external_agents").items()
+                if (agent := self._external_agent(name, entry)) is not None
+            },
             source=self._path,
             notices=tuple(self._notices),
             **values,
@@ -243,7 +250,7 @@ class _Reader:
             elif re.fullmatch(_OWN_HEADERS, name):
                 self._say(shown, "is set by kimi-tui and cannot be changed")
             elif not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-                self._say(shown, "must be a text of one line in ASCII")
+                self._say(shown, "must be one line of ASCII text")
             elif len(found) == _MAX_HEADERS or (room := room - len(name) - len(value)) < 0:
                 most = f"{_MAX_HEADERS} headers or {_MAX_HEADER_CHARS:,} characters"
                 self._say(place, f"has more than {most}")
@@ -269,6 +276,18 @@ class _Reader:
             )
             return None
         return ModelConfig(name=name, prices=self._prices(table, place), **values)
+
+    def _external_agent(self, name: str, table: TomlTable) -> ExternalAgentConfig | None:
+        place = f"external_agents.{name[:40]}"
+        if not re.fullmatch(_AGENT_NAME, name):
+            self._say(place, "must be a name of letters, digits, dots and dashes")
+            return None
+        values = self._values(table, place, declared(ExternalAgentConfig))
+        if "command" not in values:
+            if "command" not in table:
+                self._say(f"{place}.command", 'is missing, such as ["codex-acp"]')
+            return None
+        return ExternalAgentConfig(name=name, **values)
 
     def _prices(self, table: TomlTable, model: str) -> ModelPrices | None:
         """Return all required prices or None: an incomplete price would make every sum of money wrong."""

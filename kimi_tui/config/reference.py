@@ -108,6 +108,7 @@ def page() -> str:
         "When the agent is reminded of D-Mails, or one is drafted or sent: see [dmail-rules.md](dmail-rules.md).",
     ]
     rows += ["", "## [checks]", "", *_CHECKS.strip().split("\n")]
+    rows += ["", "## [external_agents]", "", *_AGENTS.strip().split("\n")]
     rows += [
         "",
         "## [keys]",
@@ -130,7 +131,7 @@ _TAKES: Mapping[Kind, str] = {
     "flag": "`true`, `false`",
     "number": "a number",
     "text": "a text",
-    "list": "a list of texts",
+    "list": "a list of strings",
 }
 _EXAMPLE = """
 default_model = "kimi-k3"
@@ -141,7 +142,7 @@ base_url = "https://api.moonshot.ai/v1"
 api_key = "..."                # or "keyring:NAME", for the system's keyring
 headers = { "X-Org" = "..." }  # sent with every request to this server, kept as secret as the key; at most 20
                                # Authorization, Cookie, Host, User-Agent, Accept* and Content-* are set by the program alone
-# max_parallel = 2             # requests of futures at a time; the default is 1 for a server on this machine or in its network
+# max_parallel = 2             # how many futures may use this server at a time; the default is 1 for a server on this machine or in the local network, else 2
 
 [models.kimi-k3]
 provider = "moonshot"
@@ -176,6 +177,16 @@ after_edit = [
   { files = ["*.py"], run = ["ruff", "format", "{file}"] },     # after edits of such files
   { files = ["*.py"], run = ["ruff", "check", "{file}"] },
 ]
+```
+"""
+
+_AGENTS = """
+Other agents that kimi-tui can drive over the Agent Client Protocol, beside those that it knows: see [external-agents.md](external-agents.md).
+
+```toml
+[external_agents.codex]                # kimi-tui --external-agent codex
+command = ["codex-acp"]                # the program and its arguments; no shell reads them
+env = ["OPENAI_API_KEY"]               # variables that it gets in addition to the usual ones
 ```
 """
 

@@ -11,17 +11,21 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from kimi_tui.config.checks import (
+    COMMAND,
     CURRENCY,
     FLAG,
     PROVIDER_TYPE,
+    SHELL_COMMAND,
     STRIPPED,
     TEXT,
     TEXTS,
     THINKING,
     URL,
+    VARIABLES,
     Check,
     number,
     one_of,
+    some_of,
     whole,
 )
 
@@ -224,7 +228,7 @@ class LoopControl(NamedTuple):
         50_000,
         whole(0, 100_000_000),
         "Tokens of the context that are kept free for the answer.",
-        title="Answer reserve, tokens",
+        title="Kept for the answer, tokens",
         group=CONTEXT,
     )
     compaction_trigger_ratio: float = setting(
@@ -350,6 +354,40 @@ class DMailConfig(NamedTuple):
         if not self.nudge_tokens:
             return (payback,)
         return DMailRule("large result", result_tokens=self.nudge_tokens), payback
+
+
+@table
+class AgentsConfig(NamedTuple):
+    """The limits of sub-agents."""
+
+    steps: int = setting(
+        100,
+        whole(1, 100_000),
+        "The most steps of a sub-agent; it ends then with what it found.",
+        title="Sub-agents, steps",
+        group=LIMITS,
+    )
+    tokens: int = setting(
+        0,
+        whole(0, 1_000_000_000),
+        "The most tokens of a sub-agent, input and output of all its requests; 0 for any number.",
+        title="Sub-agents, tokens",
+        group=LIMITS,
+    )
+    cost: float = setting(
+        0.0,
+        number(0, 1_000_000),
+        "The most that a sub-agent may cost, by the configured prices; 0 for any amount.",
+        title="Sub-agents, cost",
+        group=LIMITS,
+    )
+    parallel: int = setting(
+        4,
+        whole(1, 16),
+        "How many sub-agents that only read work at the same time; the others wait.",
+        title="Sub-agents at the same time",
+        group=LIMITS,
+    )
 
 
 @table
@@ -494,6 +532,21 @@ class EditCheck(NamedTuple):
 
 
 @table
+class ExternalAgentConfig(NamedTuple):
+    """Another agent that speaks the Agent Client Protocol on its standard streams.
+
+    Attributes:
+        name: its name on the command line.
+        command: the program and its arguments; no shell reads them.
+        env: the names of the environment variables that it gets in addition to the usual ones.
+    """
+
+    name: str
+    command: tuple[str, ...] = setting(NEEDED, COMMAND)
+    env: tuple[str, ...] = setting((), VARIABLES)
+
+
+@table
 class PromptConfig(NamedTuple):
     """The editing of the prompt."""
 
@@ -503,6 +556,36 @@ class PromptConfig(NamedTuple):
         "Use the keys of vim in the prompt; Esc goes to normal mode.",
         "now",
         title="Vim keys",
+        group=LOOKS,
+    )
+
+
+STATUS_ITEMS = (
+    *("model", "mode", "title", "folder", "branch", "checkpoint", "worldlines", "context"),
+    *("tokens", "cost", "tasks", "session", "time", "version"),
+)
+"""The facts that a status line can show."""
+
+
+@table
+class StatuslineConfig(NamedTuple):
+    """The status line, a row below the prompt, which exists if one of these is set."""
+
+    items: tuple[str, ...] = setting(
+        (),
+        some_of(STATUS_ITEMS),
+        "Facts to show in a row below the prompt, in this order. If none are named, there is no such row.",
+        "now",
+        title="Status line",
+        group=LOOKS,
+    )
+    command: str = setting(
+        "",
+        SHELL_COMMAND,
+        "A command whose first line of output is shown in the status line. It gets the session's facts as JSON, "
+        "so a status line script for Claude Code works here.",
+        "now",
+        title="Status line command",
         group=LOOKS,
     )
 
@@ -607,17 +690,20 @@ class Config(NamedTuple):
     )
     loop_control: LoopControl = LoopControl()
     dmail: DMailConfig = DMailConfig()
+    agents: AgentsConfig = AgentsConfig()
     sandbox: SandboxConfig = SandboxConfig()
     futures: FuturesConfig = FuturesConfig()
     web: WebConfig = WebConfig()
     secrets: SecretsConfig = SecretsConfig()
     notify: NotifyConfig = NotifyConfig()
     prompt: PromptConfig = PromptConfig()
+    statusline: StatuslineConfig = StatuslineConfig()
     mouse: MouseConfig = MouseConfig()
     search: SearchConfig | None = None
     models: Mapping[str, ModelConfig] = MappingProxyType({})
     providers: Mapping[str, ProviderConfig] = MappingProxyType({})
     keys: Mapping[str, str] = MappingProxyType({})
+    external_agents: Mapping[str, ExternalAgentConfig] = MappingProxyType({})
     checks: tuple[EditCheck, ...] = ()
     source: Path | None = None
     notices: tuple[str, ...] = ()

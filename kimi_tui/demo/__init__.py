@@ -22,9 +22,9 @@ from kimi_tui.llm.scripted import ScriptedProvider
 from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import EventRecord, FilesChanged, FilesRestored, TurnEnd
 
-LOG_ROWS = 4_200
+LOG_ROWS = 1_000
 BAD_ROW = 412
-"""The only interesting row of the log; it is well within the part that one read of the file shows."""
+"""The only interesting row of the log."""
 SAMPLE_ROWS = 560
 PLACE_ROWS = 300
 

@@ -26,6 +26,7 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     UserBlock,
 )
+from kimi_tui.projection.subagents import agent_name
 from kimi_tui.tool_cards import DiffBlock, ImageBlock, ShellBlock, TodoBlock
 from kimi_tui.tui.formatting import both_sizes, change, counted
 from kimi_tui.tui.transcript.card_facts import facts_of, target_of
@@ -33,6 +34,8 @@ from kimi_tui.tui.transcript.card_facts import facts_of, target_of
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from pygments.formatters.html import HtmlFormatter
+
+    from kimi_tui.wire.events import AgentChanged
 
 _WHOLE_CHARS = 50_000
 """The most characters of a result that are written whole; of a longer one, its head and tail."""
@@ -55,16 +58,25 @@ class BlockWriter:
         redacted: takes what is private out of a text.
         picture: the images of the session.
         tools: false to write only the titles of tool calls.
+        steps: returns the messages of a sub-agent by its name; None to leave them out.
     """
 
-    def __init__(self, redacted: Clean, picture: Picture, *, tools: bool = True) -> None:
+    def __init__(
+        self,
+        redacted: Clean,
+        picture: Picture,
+        *,
+        tools: bool = True,
+        steps: Callable[[str], Sequence[Block]] | None = None,
+    ) -> None:
+        self._steps = steps
         self._redacted = redacted
         self._picture = picture
         self._tools = tools
 
     def article(self, key: int, block: Block) -> str:
         """Return a block as an `<article>`, with its key as the id."""
-        kind = type(block).__name__.removesuffix("Block").lower()
+        kind = _kind_of(block)
         number = (
             f'<a class="point" href="#">#{block.checkpoint}</a>'
             if block.checkpoint is not None
@@ -152,8 +164,22 @@ class BlockWriter:
         else:
             yield f'<p class="head">{title}</p>'
 
+    def _agent(self, one: AgentChanged) -> Iterator[str]:
+        """Yield the steps of a sub-agent, folded."""
+        blocks = self._steps(one.name) if self._steps is not None else ()
+        rows = (
+            f'<div class="{_kind_of(block)}">{"".join(self._body(block))}</div>' for block in blocks
+        )
+        if blocks:
+            title = f"{counted(one.step, 'step')} of {self.text(agent_name(one))}"
+            yield f'<details class="agent"><summary>{title}</summary>{"".join(rows)}</details>'
+
     def _details(self, block: ToolBlock) -> Iterator[str]:
         shown = block.display
+        if block.agent is not None:
+            yield from self._agent(block.agent)
+            yield self.markdown(_shortened(block.output.strip()))
+            return
         for one in shown:
             match one:
                 case DiffBlock():
@@ -197,6 +223,10 @@ class BlockWriter:
     def markdown(self, text: str) -> str:
         """Return Markdown as HTML."""
         return _rendered(self.plain(text))
+
+
+def _kind_of(block: Block) -> str:
+    return type(block).__name__.removesuffix("Block").lower()
 
 
 def _shortened(text: str) -> str:

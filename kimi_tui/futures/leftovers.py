@@ -64,7 +64,7 @@ async def take_up(soul: KimiSoul) -> int:
             log.warning("a future of a killed program could not be taken up", exc_info=error)
     if n_taken:
         count = "1 future is" if n_taken == 1 else f"{n_taken} futures are"
-        words = f"The program ended while futures ran: {count} kept, each as a world line up to its last finished step."
+        words = f"kimi-tui ended while futures were running: {count} kept as world lines, up to the last finished step."
         soul.wire.publish(Notice("info", words))
     return n_taken
 

@@ -55,7 +55,7 @@ _LONGEST_MESSAGE = 1_000_000
 _TIERS: dict[Tier, str] = {
     "overlay": "Each future sees the files at the path of the work folder; only what it changes needs disk space.",
     "copy": "Each future has a copy of the files at the path of the work folder, because this system cannot use overlayfs there; folders that git ignores are read-only.",
-    "elsewhere": "Each future has a copy of the files at another path, because this system has no namespaces; programs that contain the path of the work folder read and change the real files, not the copy.",
+    "elsewhere": "Each future has a copy of the files at another path, because this system has no user namespaces; a program that has the path of the work folder written into it reads and changes the real files, not the copy.",
 }
 _NOT_ISOLATED = (
     "All futures share databases, containers and other running programs.",
@@ -150,7 +150,7 @@ class Planner:
         if not all(one or shown for one, shown in zip(messages, pictures, strict=True)):
             at = "the end of the conversation" if plan.target.is_end else f"#{plan.target.id}"
             raise NoFutures(
-                f"There is no message of yours at {at} to be sent again. Write one for the futures.",
+                f"You wrote no message at {at} that could be sent again. Write one for the futures.",
                 "message",
             )
         if any(len(one) > _LONGEST_MESSAGE for one in messages):

@@ -20,7 +20,7 @@ _MOST_ERRORS = 4000
 _GRACE_S = 8.0
 """Seconds that a process has for its end in order, before it is killed."""
 _SERVER = ("-P", "-X", "utf8", "-m", "kimi_tui.futures.start_server")
-_GONE = "The process that starts futures has ended."
+_GONE = "The process that starts futures has ended. Restart kimi-tui to run futures."
 
 
 class _Ends(NamedTuple):

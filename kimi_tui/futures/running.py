@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STARTS = "Its process starts."
+STARTS = "Its process is starting."
 _LAST_WORDS = 400
 _OPINION_CHARS, _TASK_CHARS = 120_000, 4000
 _MOST_RECORDS = 20_000
@@ -536,6 +536,9 @@ class Futures:
             future.checked = lenient_json.mapping(line["checked"])
 
     def _take(self, future: _Future, record: EventRecord) -> None:
+        if record.source:
+            # What a sub-agent of the future does stays in its own record.
+            return
         event = record.event
         records = future.records
         last = records[-1] if records else None
@@ -660,7 +663,7 @@ class Futures:
                 future,
                 replace(
                     future.state,
-                    why=f"It is no world line yet: {words.rstrip('.')}. The next start tries again.",
+                    why=f"It could not be made a world line: {words.rstrip('.')}. The next start tries again.",
                 ),
             )
 
@@ -773,9 +776,9 @@ class Futures:
         state = self.state(key)
         if not state.world_line:
             raise NoFutures(
-                "That future is not a world line yet. Wait until it ends."
+                "That future is still running. Wait until it ends, or stop it."
                 if not state.is_over
-                else "That future has no step, so there is nothing to switch to."
+                else "That future has no finished step, so there is nothing to switch to."
             )
         return Target(END, state.world_line)
 

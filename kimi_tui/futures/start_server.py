@@ -148,7 +148,7 @@ class _Forks:
         except OSError as error:
             why = error.strerror or str(error)
             sys.stderr.write(
-                f"The files of the future cannot be laid over the work folder: {why}.\n"
+                f"The files of the future cannot be mounted over the work folder: {why}.\n"
             )
         except BaseException:
             traceback.print_exc()

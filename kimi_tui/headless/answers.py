@@ -50,6 +50,10 @@ class Answers:
         """Answer one request."""
         self.note_stop(request)
         if request.kind == "pause":
+            if request.key:
+                # An external agent asks about one of its calls; its own mode decides what it asks.
+                named = one_line(request.detail)[:_WORDS]
+                self._say(f"refused: {request.tool} {named} (it needs approval)")
             self._soul.answer(request.id, "no")
             return
         why = await self._why_refused(request)
@@ -62,6 +66,9 @@ class Answers:
 
     def note_stop(self, request: ApprovalRequest) -> None:
         """Note that a no to this request stops the turn, if it does, and why."""
+        if request.agent:
+            # It stops the sub-agent alone.
+            return
         if request.topic == "circles":
             self._note(in_circles(request.question))
         elif request.topic == "overdue":

@@ -94,7 +94,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         choices=("text", "json", "stream-json"),
         help="print the answer (default), one JSON object, or a line of JSON for each event",
     )
-    add("--deltas", action="store_true", help="with stream-json: print texts piece by piece")
+    add("--deltas", action="store_true", help="with stream-json: print text as it arrives")
     add(
         "--input-format",
         choices=("text", "stream-json"),

@@ -141,7 +141,7 @@ class _Run:
         options, launch = self._options, self._launch
         for notice in launch.notices:
             complain(notice)
-        if isinstance(launch.choice, NeedsChoice):
+        if isinstance(launch.choice, NeedsChoice) and not launch.external_agent:
             raise ConfigError(_no_model(launch.choice))
         if options.schema is not None:
             from kimi_tui.headless.schema import Schema
@@ -211,8 +211,8 @@ class _Run:
             await soul.sandbox_ready()
             if words := no_sandbox_words(launch, soul):
                 complain(
-                    f"{words} Commands that need approval are refused; "
-                    "to run them, use --mode all, but only in a container or VM that you can throw away"
+                    f"{words} Commands that need approval are refused. "
+                    "--mode all runs them; use it only in a container or VM that you can throw away"
                 )
 
     # -- turns -----------------------------------------------------------------------------------
@@ -351,14 +351,19 @@ class _Run:
         is_stream = self._options.output == "stream-json"
         lines = EventLines(deltas=self._options.deltas)
         async for record in soul.wire.subscribe():
-            if not record.source:
+            is_own = not record.source
+            if is_own:
                 self._report.follow(record.event)
-            if isinstance(record.event, ev.ApprovalRequest):
+            if isinstance(record.event, ev.ApprovalRequest) and is_own:
                 # Its answer may come as soon as it is written.
                 self._asked[record.event.id] = record.event
             if is_stream:
                 for line in lines.of(record):
                     await self._write(line)
+            if not is_own:
+                # A sub-agent's questions are asked by the session, too, and its turns are no turns of the session.
+                self._say(record.event, f"{record.source}: ")
+                continue
             match record.event:
                 case ev.ApprovalRequest() as request:
                     if not self._is_answered:
@@ -370,8 +375,8 @@ class _Run:
                 case event:
                     self._say(event)
 
-    def _say(self, event: Event) -> None:
-        """Say on standard error what a person wants to know while a turn runs."""
+    def _say(self, event: Event, who: str = "") -> None:
+        """Say on standard error what a person wants to know while a turn runs; `who` is the sub-agent whose event it is."""
         is_loud = not self._options.quiet
         match event:
             case ev.Notice(level="warning" | "error", solved=False) as notice:
@@ -379,7 +384,7 @@ class _Run:
             case ev.Notice(solved=False) as notice if is_loud:
                 progress(notice.text)
             case ev.ToolStarted(name=name, arguments=arguments) if is_loud:
-                progress(f"· {name} {_subject(arguments)}")
+                progress(f"· {who}{name} {_subject(arguments)}")
             case ev.StepRetry(wait_s=wait_s, reason=reason) if wait_s and is_loud:
                 progress(f"the model is asked again in {wait_s:.0f} s: {reason}")
             case ev.CompactionBegin() if is_loud:

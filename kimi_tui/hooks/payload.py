@@ -28,6 +28,7 @@ _CLAUDE_NAMES: Mapping[str, str] = {
     "SetTodoList": "TodoWrite",
     "TaskOutput": "BashOutput",
     "TaskStop": "KillShell",
+    "Agent": "Task",
 }
 _ALSO_NAMED: Mapping[str, tuple[str, ...]] = {
     "StrReplaceFile": ("MultiEdit",),
@@ -45,6 +46,7 @@ _SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "WriteFile": {"path": "file_path"},
     "StrReplaceFile": {"path": "file_path"},
     "Glob": {"directory": "path"},
+    "Agent": {"kind": "subagent_type"},
 }
 """Names of arguments that Claude spells otherwise, by tool."""
 _EDITS = {"old": "old_string", "new": "new_string", "replace_all": "replace_all"}
@@ -79,6 +81,18 @@ def outer_arguments(tool: str, inner: str, arguments: str) -> str:
     if tool == inner:
         return arguments
     return f'{{"tool": {json.dumps(inner, ensure_ascii=False)}, "arguments": {arguments}}}'
+
+
+def our_tool(name: str) -> str:
+    """Return our name of a tool, which may be written as Claude or kimi-cli does; the name itself if we have no such tool."""
+    word = name.rpartition(":")[2]
+    for ours, theirs in _CLAUDE_NAMES.items():
+        if word.lower() in (ours.lower(), theirs.lower()):
+            return ours
+    for ours, others in _ALSO_NAMED.items():
+        if word in others:
+            return ours
+    return {"glob": "Glob", "grep": "Grep", "skill": "Skill"}.get(word.lower(), word)
 
 
 def claude_name(tool: str) -> str:

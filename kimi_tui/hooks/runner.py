@@ -254,7 +254,7 @@ class Hooks:
         if again.by:
             return BeforeTool(again.by, again.reason)
         if again.arguments is not None:
-            return BeforeTool("several hooks", "they change the input of the call in turn")
+            return BeforeTool("several hooks", "they change the input of this call again and again")
         context = "\n".join(dict.fromkeys(filter(None, (first.context, again.context))))
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
         return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)
@@ -348,7 +348,7 @@ class Hooks:
         except asyncio.QueueFull:
             self._complain(
                 "",
-                "Some events did not reach the hooks, because there were more than the hooks could take.",
+                "Some events did not reach the hooks, because there were more than the hooks could handle.",
             )
 
     async def _observe(self) -> None:
@@ -416,7 +416,7 @@ class Hooks:
         if hook.sandbox:
             sandbox = await self._facts.sandbox()
             if sandbox is None or not sandbox.is_whole:
-                return Answer("failed", "it runs in the sandbox only, and there is none here")
+                return Answer("failed", "it runs only in the sandbox, and there is no sandbox here")
             reads_only = self._facts.mode() == "plan"
             try:
                 confined = await asyncio.to_thread(
@@ -479,6 +479,26 @@ class Hooks:
         if (about, words) not in self._told:
             self._told.add((about, words))
             self._tell("warning", words[:500], "You can turn the hook off in /hooks.")
+
+
+_OF_CALLS = frozenset[Event]({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact"})
+
+
+class AgentHooks(Hooks):
+    """The hooks of a session for an agent beside the session's own: only those about calls of tools and compactions.
+
+    What the user says, and the end of a turn, is about the session's agent alone.
+
+    Args:
+        session: the hooks of the session.
+    """
+
+    def __init__(self, session: Hooks) -> None:
+        # What is off, allowed or running is known to both.
+        self.__dict__ = session.__dict__
+
+    def _active(self, event: Event) -> list[Hook]:
+        return super()._active(event) if event in _OF_CALLS else []
 
 
 class _Round(NamedTuple):

@@ -265,7 +265,7 @@ class InstantPrompt:
         painted = [self._inks.row(self._shown(row), width) for row in rows]
         if (stored := self.stored) is not None:
             # The header says that the session is being opened.
-            above = height - 1 - sum(row.fill == "raised" for row in rows)
+            above = next(y for y, row in enumerate(rows) if row.fill == "raised")
             kept = stored.rows[1:][1 - above :]
             painted[above - len(kept) : above] = map(_painted_cells, kept)
         before, self._painted = self._painted, painted

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui.base_url import is_loopback
 from kimi_tui.llm import errors
@@ -117,6 +117,20 @@ class OpenAICompatible(ChatProvider):
             raise LLMNotSet(
                 "No model is set.", advice="Choose one with /model, with --model or in config.toml."
             )
+        self._made_with: dict[str, Any] = {
+            "provider": provider,
+            "base_url": base_url,
+            "api_key": api_key,
+            "model": model,
+            "window": window,
+            "dialect": dialect,
+            "capabilities": capabilities,
+            "headers": headers,
+            "lean": lean,
+            "stream_timeout_s": stream_timeout_s,
+            "first_answer_timeout_s": first_answer_timeout_s,
+            "window_before": window_before,
+        }
         self._host = check_origin(base_url, api_key, headers)
         self._is_local = is_loopback(self._host)
         self._base_url = base_url.rstrip("/")
@@ -274,6 +288,14 @@ class OpenAICompatible(ChatProvider):
         lack its end, the location of the API is not known yet.
         """
         return (self._is_local and not self._dialect_is_set) or len(base_urls(self._base_url)) > 1
+
+    def beside(self, session_id: str) -> OpenAICompatible:
+        """See `ChatProvider.beside`. It need not ask the server again for what this one knows."""
+        other = OpenAICompatible(
+            **self._made_with, thinking=self._thinking_wished, session_id=session_id
+        )
+        other.facts = self.facts
+        return other
 
     async def enlarge(self) -> str:
         """See `ChatProvider.enlarge`."""

@@ -242,9 +242,59 @@ class ChatProvider(Protocol):
         """
         raise LLMError(f"{self.info.model} cannot get a larger context window from kimi-tui.")
 
+    def beside(self, session_id: str) -> ChatProvider:
+        """Return a provider of the same model with the same settings, for an agent beside the one that uses this one.
+
+        Closing either leaves the other open; by default it is this one, whose connections no agent beside it closes.
+
+        Args:
+            session_id: tells the server's cache apart from that of other conversations.
+        """
+        del session_id
+        return BorrowedProvider(self)
+
     async def aclose(self) -> None:
         """Close connections."""
         ...
+
+
+class BorrowedProvider(ChatProvider):
+    """A provider that another agent owns, and that stays open.
+
+    Args:
+        owned: the provider.
+    """
+
+    def __init__(self, owned: ChatProvider) -> None:
+        self._owned = owned
+
+    @property
+    def info(self) -> ModelInfo:
+        """See `ChatProvider.info`."""
+        return self._owned.info
+
+    def generate(
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
+    ) -> AsyncGenerator[StreamItem]:
+        """See `ChatProvider.generate`."""
+        return self._owned.generate(system, tools, history, most_tokens=most_tokens)
+
+    async def prepare(self) -> tuple[str, ...]:
+        """See `ChatProvider.prepare`."""
+        return await self._owned.prepare()
+
+    @property
+    def prepares_first(self) -> bool:
+        """See `ChatProvider.prepares_first`."""
+        return self._owned.prepares_first
+
+    async def aclose(self) -> None:
+        """Leave it open."""
 
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})

@@ -294,23 +294,25 @@ class _Entry:
         value = self._fields.get(name, "")
         if value is None:
             return ""
-        if not isinstance(value, str) or "\0" in value:
-            raise BadEntry(f'"{name}" is not a text')
+        if not isinstance(value, str):
+            raise BadEntry(f'"{name}" is not a string')
+        if "\0" in value:
+            raise BadEntry(f'"{name}" contains the character U+0000')
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         value: object = self._fields.get(name) or []
         if not isinstance(value, list):
-            raise BadEntry(f'"{name}" is not a list of texts')
+            raise BadEntry(f'"{name}" is not a list of strings')
         found = lenient_json.listing(value)
         if not all(isinstance(one, str) and "\0" not in one for one in found):
-            raise BadEntry(f'"{name}" is not a list of texts')
+            raise BadEntry(f'"{name}" is not a list of strings')
         return tuple(found)
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         value: object = self._fields.get(name) or {}
         if not isinstance(value, dict):
-            raise BadEntry(f'"{name}" is not an object of texts')
+            raise BadEntry(f'"{name}" is not an object with strings')
         found: dict[str, str] = {}
         for key, one in lenient_json.mapping(value).items():
             text = json.dumps(one) if isinstance(one, bool | int | float) else one

@@ -1,10 +1,13 @@
-"""The program of a `stdio` server as a child process: below a supervisor (`tools.supervisor`), in the sandbox if it has one.
+"""The program of a `stdio` server, or of an external agent, as a child process: below a supervisor (`tools.supervisor`), in the
+sandbox if it has one.
 
 What it writes to standard error goes to a file of bounded size. At its end every process that it started is ended, too.
+`lines_of` reads what it writes to standard output.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -12,7 +15,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -26,13 +29,40 @@ from kimi_tui.tools.supervised import Supervised
 log = logging.getLogger(__name__)
 
 _CLOSE_S = 2.0
-"""Seconds that a server has to end after its standard input was closed, and again after SIGTERM."""
+"""Seconds that a program has to end after its standard input was closed, and again after SIGTERM."""
 _BLOCK_BYTES = 64 << 10
+_LONGEST_LINE = 64 << 20
+"""Bytes of a message; a program that sends a longer one is ended."""
 _LOG_BYTES = 1 << 20
 _TAIL_BLOCKS = 4
 _NAMES_ERROR = re.compile(r"[\w.]{0,80}(?:Error|Exception|error)\b ?[:\[(]")
 _SLOW_S = 0.02
 """Seconds between two blocks of a flood on standard error: the server waits for its reader."""
+
+
+class LineTooLong(Exception):
+    """A program sent a longer line than any message; the text says so, as a clause."""
+
+
+async def lines_of(source: asyncio.StreamReader) -> AsyncGenerator[bytes]:
+    """Yield the lines of a program's output, without their ends, in linear time; a last line without an end is left out.
+
+    Raises:
+        LineTooLong: a line is too long.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while chunk := await source.read(_BLOCK_BYTES):
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*parts, lines[0]])
+            parts, size = [], 0
+        parts.append(rest)
+        size += len(rest)
+        if size > _LONGEST_LINE:
+            raise LineTooLong(f"it sent a message of more than {_LONGEST_LINE >> 20} MB")
+        for line in lines:
+            yield line
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +115,12 @@ class ServerProcess:
         finally:
             for one in (theirs_in, theirs_out, theirs_errors):
                 os.close(one)
+        self._name = os.path.basename(start.argv[0])
         self._supervised = Supervised(started, mark, is_confined=bool(start.words))
         self._hearing = threading.Lock()
         self._tail: deque[bytes] = deque(maxlen=_TAIL_BLOCKS)
         self._reader = threading.Thread(
-            target=self._keep_errors, args=(errors, log), name="mcp stderr", daemon=True
+            target=self._keep_errors, args=(errors, log), name="stderr of a program", daemon=True
         )
         self._reader.start()
 
@@ -122,7 +153,7 @@ class ServerProcess:
                 program.terminate()
                 self._ended(_CLOSE_S)
             if program.kill_all() != 0:
-                log.warning("the program of an MCP server stopped or ended its supervisor")
+                log.warning("%s stopped or ended its supervisor", self._name)
         self._reader.join(1.0)
 
     def _keep_errors(self, errors: int, log: Path) -> None:

@@ -937,7 +937,7 @@ def _missing(argv: Sequence[str], policy: Policy) -> str:
             continue
         real, shown = policy.real(path), one_line(short(Path(path)))[:200]
         if policy.hides(real):
-            return f'the sandbox hides "{shown}": in the entry of this server, add a folder that contains everything the server needs to "readable"'
+            return f'the sandbox hides "{shown}": in the entry of this server, list a folder with everything that the server needs under "readable"'
         if Path(real).is_relative_to("/tmp") and not any(
             map(Path(real).is_relative_to, policy.writable)
         ):

@@ -21,7 +21,7 @@ import mcp_types
 from mcp.shared.message import SessionMessage
 
 from kimi_tui import lenient_json
-from kimi_tui.mcp.process import ServerProcess, ServerStart
+from kimi_tui.mcp.process import LineTooLong, ServerProcess, ServerStart, lines_of
 
 if TYPE_CHECKING:
     from mcp.client._transport import Transport, TransportStreams
@@ -30,18 +30,12 @@ log = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 64 << 10
 _IN_THREAD_BYTES = 256 << 10
-_LONGEST_LINE = 64 << 20
-"""Bytes of a message; a server that sends a longer one is ended."""
 _MOST_TOOLS = 500
 """The most tools of one page, and characters of a name, a description and a schema. More is left out."""
 _MOST_NAME, _MOST_DESCRIPTION, _MOST_SCHEMA = 128, 4_000, 60_000
 _NOTES_AT_ONCE = 50
 _NOTES_PAUSE_S = 0.02
 """Seconds of pause after so many messages that answer nothing: a flood of them waits in the server's pipe."""
-
-
-class ServerEnded(Exception):
-    """The program of a server has ended; the text says how, as a clause."""
 
 
 class StdioTransport:
@@ -89,7 +83,7 @@ class StdioTransport:
                         await to_session.send(message)
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return
-                except ServerEnded as end:
+                except LineTooLong as end:
                     self.why = str(end)
                 # Calls that wait get their error when the stream is closed, and it says why.
                 await self._note_end()
@@ -134,33 +128,23 @@ async def _messages(source: asyncio.StreamReader) -> AsyncGenerator[SessionMessa
     """Yield the messages of a server's output.
 
     Raises:
-        ServerEnded: a line is too long.
+        LineTooLong: a line is too long.
     """
-    parts: list[bytes] = []
-    size = n_notes = 0
-    while chunk := await source.read(_BLOCK_BYTES):
-        *lines, rest = chunk.split(b"\n")
-        if lines:
-            lines[0] = b"".join([*parts, lines[0]])
-            parts, size = [], 0
-        parts.append(rest)
-        size += len(rest)
-        if size > _LONGEST_LINE:
-            raise ServerEnded(f"it sent a message of more than {_LONGEST_LINE >> 20} MB")
-        for line in lines:
-            found = (
-                await asyncio.to_thread(message_in, line)
-                if len(line) > _IN_THREAD_BYTES
-                else message_in(line)
-            )
-            if found is None:
-                n_notes += 1
-            else:
-                n_notes += isinstance(found.message, mcp_types.JSONRPCNotification)
-                yield found
-            if n_notes >= _NOTES_AT_ONCE:
-                n_notes = 0
-                await asyncio.sleep(_NOTES_PAUSE_S)
+    n_notes = 0
+    async for line in lines_of(source):
+        found = (
+            await asyncio.to_thread(message_in, line)
+            if len(line) > _IN_THREAD_BYTES
+            else message_in(line)
+        )
+        if found is None:
+            n_notes += 1
+        else:
+            n_notes += isinstance(found.message, mcp_types.JSONRPCNotification)
+            yield found
+        if n_notes >= _NOTES_AT_ONCE:
+            n_notes = 0
+            await asyncio.sleep(_NOTES_PAUSE_S)
 
 
 def message_in(line: bytes) -> SessionMessage | None:

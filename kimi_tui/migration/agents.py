@@ -18,6 +18,17 @@ from kimi_tui.session.store import SessionStore
 
 FILES_WORDS = "A rewind to a step from before the import restores the conversation only: there are no file snapshots of those steps."
 _MOST_LOSSES = 4
+_PLURALS = {
+    "encrypted compaction summary": "encrypted compaction summaries",
+    "end of a long text": "ends of long texts",
+    "message over the limit": "messages over the limit",
+    "message that is missing in the file": "messages that are missing in the file",
+    "old branch of the conversation": "old branches of the conversation",
+    "parent session that is missing": "parent sessions that are missing",
+    "record of an unknown type": "records of unknown types",
+    "tool result without a call": "tool results without a call",
+}
+"""The plurals of losses that do not end in an s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +100,16 @@ def read_session(found: FoundSession) -> PlainSession:
 
 def losses_words(losses: Counter[str]) -> str:
     """Say in one sentence what was left out of a session; empty for nothing."""
-    found = [counted(count, what) for what, count in losses.most_common() if count > 0]
+    found = [_named(count, what) for what, count in losses.most_common() if count > 0]
     if not found:
         return ""
     rest = len(found) - _MOST_LOSSES
     named = ", ".join(found[:_MOST_LOSSES]) + (f" and {rest} other kinds" if rest > 0 else "")
     return f"Not imported: {named}."
+
+
+def _named(count: int, what: str) -> str:
+    return f"{count:,} {_PLURALS[what]}" if count > 1 and what in _PLURALS else counted(count, what)
 
 
 def place_of(store: SessionStore, found: FoundSession) -> Path:

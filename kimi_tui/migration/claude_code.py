@@ -138,7 +138,7 @@ class _ClaudeReader:
             case "system" | "attachment" | "progress":
                 pass
             case _ if kind not in _IGNORED:
-                self.plain.losses["unknown record"] += 1
+                self.plain.losses["record of an unknown type"] += 1
             case _:
                 pass
         self._places[name] = place
@@ -181,7 +181,7 @@ class _ClaudeReader:
             has_results = True
             call = self._calls.pop(lenient_json.text(part.get("tool_use_id")), None)
             if call is None:
-                self.plain.losses["unmatched tool result"] += 1
+                self.plain.losses["tool result without a call"] += 1
                 continue
             text, images = _content(part.get("content"), self.plain)
             call.result, call.images = files.output_of(text), images
@@ -205,7 +205,7 @@ class _ClaudeReader:
         name = lenient_json.text(message.get("id"))
         if message.get("model") == _SYNTHETIC:
             # A line that Claude Code wrote itself: an error of the server, or that nothing was asked.
-            self.plain.losses["error notice"] += record.get("isApiErrorMessage") is True
+            self.plain.losses["API error message"] += record.get("isApiErrorMessage") is True
             return parent
         place = self._answers.get(name, -1) if name else -1
         if place < 0 or place != parent:

@@ -124,12 +124,12 @@ def _read_thread(
 ) -> None:
     """Read all files of a session, or up to a record: what a fork of it has in common with it."""
     if name in seen or len(seen) >= _MOST_BASES:
-        reader.plain.losses["missing parent session"] += 1
+        reader.plain.losses["parent session that is missing"] += 1
         return
     seen.append(name)
     own = [path for path in paths if (named := _ROLLOUT.fullmatch(path.name)) and named[1] == name]
     if not own:
-        reader.plain.losses["missing parent session"] += 1
+        reader.plain.losses["parent session that is missing"] += 1
     for path in own:
         for number, record in enumerate(files.records(path, reader.plain.losses)):
             ordinal = lenient_json.count(record.get("ordinal"))
@@ -192,7 +192,7 @@ class _CodexReader:
             case "world_state" | "inter_agent_communication":
                 pass
             case _:
-                self.plain.losses["unknown record"] += 1
+                self.plain.losses["record of an unknown type"] += 1
 
     def _event(self, payload: files.Json) -> None:
         match payload.get("type"):
@@ -254,7 +254,7 @@ class _CodexReader:
         elif kind in _RESULTS:
             self._result(payload, at)
         elif kind not in ("ghost_snapshot", "compaction_summary", "context_compaction"):
-            self.plain.losses["unknown record"] += 1
+            self.plain.losses["record of an unknown type"] += 1
 
     def _begin_step(self) -> None:
         """A step ends with its calls: reasoning or words behind their results begin another one."""
@@ -310,7 +310,7 @@ class _CodexReader:
     def _result(self, payload: files.Json, at: float) -> None:
         call = self._calls.pop(lenient_json.text(payload.get("call_id")), None)
         if call is None:
-            self.plain.losses["unmatched tool result"] += 1
+            self.plain.losses["tool result without a call"] += 1
             return
         output = payload.get("output")
         if isinstance(output, dict):
@@ -335,7 +335,7 @@ class _CodexReader:
             text = files.text_of("\n\n".join(filter(None, texts[-3:])), self.plain.losses)
         if not text.strip():
             text = "(The summary is encrypted by its provider and cannot be read.)"
-            self.plain.losses["encrypted compaction"] += 1
+            self.plain.losses["encrypted compaction summary"] += 1
         self._drop_request(text)
         text = _SUMMARY_START.sub("", text, count=1)
         kept = self._kept(payload.get("replacement_history"))

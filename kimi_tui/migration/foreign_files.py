@@ -176,7 +176,7 @@ def text_of(value: object, losses: Counter[str] | None = None) -> str:
         return ""
     if len(value) > MOST_TEXT_CHARS:
         if losses is not None:
-            losses["cut-off text end"] += 1
+            losses["end of a long text"] += 1
         value = value[:MOST_TEXT_CHARS]
     return lenient_json.without_surrogates(value).replace("\0", "")
 

@@ -183,7 +183,7 @@ class _GeminiReader:
             case "info" | "error" | "warning":
                 pass
             case _:
-                self.plain.losses["unknown record"] += 1
+                self.plain.losses["record of an unknown type"] += 1
         if name:
             self._places[name] = place
             self._befores[name] = parent

@@ -258,7 +258,7 @@ class _KimiCodeReader:
     def _result(self, call_id: str, text: str, failed: bool, at: float) -> None:
         call = self._calls.pop(call_id, None)
         if call is None:
-            self.plain.losses["unmatched tool result"] += 1
+            self.plain.losses["tool result without a call"] += 1
             return
         call.result = files.output_of(text, self.plain.losses)
         call.failed, call.at = failed, at

@@ -276,7 +276,7 @@ class _OpencodeReader:
         if message.get("role") == "assistant":
             return self._answer(message, parts, at)
         if message.get("role") != "user":
-            self._plain.losses["unknown record"] += 1
+            self._plain.losses["record of an unknown type"] += 1
             return self._head
         texts: list[str] = []
         images: list[str] = []

@@ -125,7 +125,7 @@ class _PiReader:
             case _ if kind in _BESIDE:
                 return parent
             case _:
-                self.plain.losses["unknown record"] += 1
+                self.plain.losses["record of an unknown type"] += 1
                 return parent
 
     def _added(self, entry: PlainEntry) -> int:
@@ -156,7 +156,7 @@ class _PiReader:
             case "system":
                 return parent
             case _:
-                self.plain.losses["unknown record"] += 1
+                self.plain.losses["record of an unknown type"] += 1
                 return parent
 
     def _assistant(self, message: files.Json, parent: int, at: float) -> int:
@@ -197,7 +197,7 @@ class _PiReader:
     def _result(self, message: files.Json, at: float) -> None:
         call = self._calls.get(lenient_json.text(message.get("toolCallId")))
         if call is None:
-            self.plain.losses["unmatched tool result"] += 1
+            self.plain.losses["tool result without a call"] += 1
             return
         if call.result is not None:
             # Two branches that begin behind one call have a result each; the first is the one that was sent.

@@ -56,6 +56,9 @@ _ALLOWED = re.compile(r"(\w+)(?:\((.{0,500})\))?", re.DOTALL)
 _PREFIX = re.compile(r"(?::\*|\s\*|\*)\Z")
 _HOST = re.compile(r"domain:([A-Za-z0-9.-]{1,253})")
 _READ_ANYWAY = "kimi-tui reads this file directly, so no import is needed"
+_BECOMES_A_KIND = "it becomes a kind of sub-agent"
+_AGENT_FOLDERS = (".agents", ".claude", ".kimi-code", ".kimi")
+"""The folders, of the user and of a work folder, below which kinds of sub-agents are read as they are."""
 _HIDDEN = "(hidden)"
 
 
@@ -329,11 +332,17 @@ class _SettingsFinder:
             self._add(agent, "permission", name, path, place, about, state, why, {"rule": wanted})
 
     def _agents(self, agent: str, folder: Path, place: Literal["user", "folder"]) -> None:
+        roots = (self._home, self._work)
         for path in foreign_files.files_of(folder, ".md"):
             text = self._text(path)
-            if text is not None:
-                why = "it becomes a skill: its text is loaded into the conversation"
-                self._markdown(agent, "agent", path, place, text, why)
+            if text is None:
+                continue
+            if folder in (root / name / "agents" for root in roots for name in _AGENT_FOLDERS):
+                # What this program reads by itself is listed with its text, but needs no copy.
+                about = visible_text(text)
+                self._add(agent, "agent", path.stem, path, place, about, "used", _READ_ANYWAY, {})
+            else:
+                self._markdown(agent, "agent", path, place, _with_our_tools(text), _BECOMES_A_KIND)
 
     def _skills(self, agent: str, folder: Path, place: Literal["user", "folder"]) -> None:
         for inner in foreign_files.folders_of(folder):
@@ -387,11 +396,13 @@ class _SettingsFinder:
         copies: bool = False,
     ) -> None:
         name = re.sub(r"[^a-z0-9]+", "-", (name or path.stem).lower()).strip("-")
-        folder = self._ours / ("commands" if kind == "command" else "skills")
-        target = folder / (f"{name}.md" if kind == "command" else name)
+        target = self._ours / f"{kind}s" / (name if kind == "skill" else f"{name}.md")
         state: State = "new"
         if not _NAME.fullmatch(name):
-            state, why = "unusable", "its name has no character that a command name may contain"
+            state, why = (
+                "unusable",
+                "its name contains no letter from a to z and no digit, so it cannot be a command here",
+            )
         elif os.path.lexists(target):
             state, why = "present", f"{short(target)} exists"
         elif copies and place == "folder":
@@ -644,6 +655,23 @@ def _translated_matcher(matcher: str) -> str:
     if not re.fullmatch(r"[\w|, -]*", matcher, re.ASCII):
         return matcher
     return re.sub(r"\w+", lambda found: our_name(found[0]), matcher)
+
+
+def _with_our_tools(text: str) -> str:
+    """Return the text of an agent with our names in the list of its tools, which is in the front matter, on one line or several."""
+    lines = text.split("\n")
+    end = next((n for n, line in enumerate(lines) if n and line.rstrip() == "---"), 0)
+    is_list = False
+    for n, line in enumerate(lines[:end]):
+        key, colon, words = line.partition(":")
+        if colon and not line.startswith((" ", "-")):
+            is_list = key.strip() in ("tools", "allowedTools", "disallowedTools")
+            kept = f"{key}:"
+        else:
+            kept, words = "", line
+        if is_list:
+            lines[n] = kept + re.sub(r"\w+", lambda found: our_name(found[0]), words)
+    return "\n".join(lines)
 
 
 def _rule_of(rule: str) -> tuple[str, str]:

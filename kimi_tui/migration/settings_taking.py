@@ -41,9 +41,13 @@ def take(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str] = os.
                 return _take_server(setting, work_dir, environ)
             case "hook":
                 add_hook(config_file(), setting.content["entry"])
-                return f"The hook is in {short(config_file())}. /hooks lists it from the next session on."
-            case "skill" | "agent":
+                return f"The hook was added to {short(config_file())}. /hooks lists it from the next session on."
+            case "skill":
                 return _take_skill(setting, environ)
+            case "agent":
+                path = config_dir(environ) / "agents" / f"{setting.content['name']}.md"
+                _write_new(path, setting.content["text"])
+                return f"{setting.content['name']} is a kind of sub-agent from the next session on ({short(path)})."
             case "command":
                 path = config_dir(environ) / "commands" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
@@ -64,7 +68,7 @@ def _take_server(setting: FoundSetting, work_dir: Path, environ: Mapping[str, st
     name = setting.content["name"]
     try:
         if name in read_entries(path, "user" if is_own else "project"):
-            raise NotTaken(f'{short(path)} has an MCP server "{name}" already.')
+            raise NotTaken(f'{short(path)} already has an MCP server "{name}".')
     except FileNotFoundError:
         pass
     write_entry(path, name, setting.content["entry"])
@@ -73,24 +77,20 @@ def _take_server(setting: FoundSetting, work_dir: Path, environ: Mapping[str, st
 
 
 def _take_skill(setting: FoundSetting, environ: Mapping[str, str]) -> str:
-    name, text = setting.content["name"], setting.content["text"]
+    name = setting.content["name"]
     target = config_dir(environ) / "skills" / name
     if os.path.lexists(target):
-        raise NotTaken(f"{short(target)} exists already.")
+        raise NotTaken(f"{short(target)} already exists.")
     make_private(target.parent)
     temporary = target.with_name(f".{name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        if source := setting.content.get("folder"):
-            _copy(Path(source), temporary)
-        else:
-            temporary.mkdir()
-            _write_new(temporary / "SKILL.md", text)
+        _copy(Path(setting.content["folder"]), temporary)
         temporary.rename(target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return f"The skill {name} is in {short(target)}. The agent knows it from the next session on."
+    return f"The skill {name} was added in {short(target)}. The agent knows it from the next session on."
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -120,7 +120,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _write_new(path: Path, text: str) -> None:
     if os.path.lexists(path):
-        raise NotTaken(f"{short(path)} exists already.")
+        raise NotTaken(f"{short(path)} already exists.")
     make_private(path.parent)
     Storage().replace_file(path, text.encode("utf-8", "replace"))
 
@@ -134,7 +134,7 @@ def _take_note(setting: FoundSetting, environ: Mapping[str, str]) -> str:
         before = ""
     text = setting.content["text"]
     if text in before:
-        raise NotTaken(f"{short(path)} has this text already.")
+        raise NotTaken(f"{short(path)} already has this text.")
     after = f"{before.rstrip()}\n\n{text}\n".lstrip("\n")
     if len(after.encode()) > _MOST_NOTES_BYTES:
         raise NotTaken(
@@ -158,6 +158,6 @@ def _take_permission(setting: FoundSetting, work_dir: Path, environ: Mapping[str
         rule = verdict.rule
     permissions = ProjectPermissions(config_dir(environ) / FILE_NAME, work_dir)
     if rule in permissions.rules:
-        raise NotTaken("This folder has this permission already.")
+        raise NotTaken("This folder already has this permission.")
     permissions.add(rule)
     return f"{rule.removeprefix('host:')} is allowed in this folder. /permissions revokes it."

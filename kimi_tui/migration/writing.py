@@ -123,7 +123,7 @@ def order_of(plain: PlainSession) -> list[list[int]]:
     # Many long lines would take more memory, and more of the disk, than anybody has use for.
     most = max(10, min(MOST_LINES, MOST_ON_LINES // max(1, len(plain.entries))))
     if len(leaves) > most:
-        plain.losses["older fork"] += len(leaves) - most
+        plain.losses["old branch of the conversation"] += len(leaves) - most
         leaves = leaves[-most:]
     paths = [plain.path_to(leaf) for leaf in leaves]
     # Below each entry the path with the newest end comes last, and that of the current conversation behind all.
@@ -239,7 +239,7 @@ class _SessionWriter:
             for number, path in enumerate(paths):
                 shared = _shared(before, path)
                 if self._line_bytes > MOST_LINE_BYTES and number < len(paths) - 1:
-                    self._plain.losses["older fork"] += 1
+                    self._plain.losses["old branch of the conversation"] += 1
                     continue
                 if shared < len(before):
                     self._go_back(before, shared)
@@ -343,7 +343,7 @@ class _SessionWriter:
         if call.result is None:
             return tool_message(call.id, failure(INTERRUPTED))
         if call.failed:
-            outcome = ToolOutcome(call.result, "The call failed.", is_error=True)
+            outcome = ToolOutcome(call.result, "The tool call failed.", is_error=True)
         else:
             outcome = ToolOutcome(call.result)
         message = tool_message(call.id, outcome)
@@ -395,7 +395,7 @@ class _SessionWriter:
             one for one in entry.kept if one in old.marks and old.marks[one].kind != "compaction"
         ]
         if len(kept) < len(entry.kept):
-            self._plain.losses["missing kept message"] += len(entry.kept) - len(kept)
+            self._plain.losses["message that is missing in the file"] += len(entry.kept) - len(kept)
         left = self._leave(
             JournalEntry(
                 op="compaction",

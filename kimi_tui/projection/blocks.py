@@ -13,10 +13,13 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import chain
 from operator import attrgetter
-from typing import ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
 from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, card_of
+
+if TYPE_CHECKING:
+    from kimi_tui.wire.events import AgentChanged
 
 _NEAR = 16
 _WORTH_CHARS = 1_000
@@ -247,7 +250,7 @@ class ToolBlock(Block):
 
     For a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
     `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a
-    command that the user ran.
+    command that the user ran. `agent` is the state of the sub-agent that the call started.
     """
 
     call: str = ""
@@ -270,6 +273,7 @@ class ToolBlock(Block):
     n_lost: int = 0
     lost: tuple[str, ...] = ()
     is_own: bool = False
+    agent: AgentChanged | None = None
 
     @property
     def card(self) -> Card:

@@ -84,6 +84,12 @@ class SessionModel:
         self.state = told(lambda: reduce(self.state, record), self.state)
         return Applied(change, is_moved, is_measured)
 
+    def take_state(self, other: SessionModel) -> None:
+        """Take the state of another model of the same session, and show the sub-agents that it knows: no record has those."""
+        for agent in other.state.agents:
+            self.apply(EventRecord(0, 0.0, agent))
+        self.state = other.state
+
     def settle(self, *, running: bool) -> None:
         """The history is over: what it left open, as that of a killed program does, is over, too, unless something runs."""
         self.state = settled(self.state, running=running)
@@ -200,6 +206,8 @@ def reduce(state: SessionState, record: EventRecord) -> SessionState:
             return state._replace(unsaved=not solved)
         case wire.FutureChanged() as future:
             return state._replace(futures=_with_future(state.futures, future))
+        case wire.AgentChanged() as agent:
+            return state._replace(agents=_with_agent(state.agents, agent))
         case wire.SteerTaken(id=steer_id):
             return state._replace(queued=tuple(q for q in state.queued if q.id != steer_id))
         case _:
@@ -215,6 +223,15 @@ def _with_future(
     if any(one.key == changed.key for one in futures):
         return tuple(changed if one.key == changed.key else one for one in futures)
     return (*futures, changed)
+
+
+def _with_agent(
+    agents: tuple[wire.AgentChanged, ...], changed: wire.AgentChanged
+) -> tuple[wire.AgentChanged, ...]:
+    """The sub-agents of a session after one of them has changed or began."""
+    if any(one.name == changed.name for one in agents):
+        return tuple(changed if one.name == changed.name else one for one in agents)
+    return (*agents, changed)
 
 
 def settled(state: SessionState, *, running: bool) -> SessionState:

@@ -11,6 +11,7 @@ from kimi_tui.agent_parts import PARTS, Mode, PartName
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import (
+        AgentChanged,
         ApprovalRequest,
         FutureChanged,
         MarksChanged,
@@ -53,6 +54,7 @@ class SessionState(NamedTuple):
         prompt_read: the share of the prompt that the server has read by now; -1 where it does not say.
         parts: those of the agent; all before the session is open.
         futures: the futures of the session that nobody removed, in the order in which they were started.
+        agents: the sub-agents of the session, in the order in which they were started, also those of steps that were undone.
     """
 
     title: str = ""
@@ -81,8 +83,19 @@ class SessionState(NamedTuple):
     prompt_read: float = -1.0
     parts: frozenset[PartName] = PARTS
     futures: tuple[FutureChanged, ...] = ()
+    agents: tuple[AgentChanged, ...] = ()
+
+    @property
+    def working_agents(self) -> tuple[AgentChanged, ...]:
+        """The sub-agents that run now."""
+        return tuple(one for one in self.agents if one.is_running)
 
     @property
     def waits_for_own(self) -> bool:
         """Whether only a command of the user's own runs: there is no agent to steer."""
         return self.running and self.own_command and not self.step
+
+    @property
+    def takes_steers(self) -> bool:
+        """Whether a message can go into a running turn: an agent with a model of its own gets it after the turn."""
+        return "model" in self.parts

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kimi_tui.display_names import titled, unmarked
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.session_lines import NO_CHANGE, LinesChange, SessionLines
+from kimi_tui.projection.subagents import AGENT_TOOLS, agent_title
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -30,6 +31,7 @@ from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, LineEdit
 from kimi_tui.tool_cards import DiffBlock, card_of, short_name
 from kimi_tui.wire.events import (
+    AgentChanged,
     ApprovalRequest,
     CheckpointCreated,
     CompactionEnd,
@@ -78,6 +80,9 @@ class StepTracker:
         self._files: set[str] = set()
         self._dmails: list[CallNode] = []
         """The D-Mails of the running step, while they may still be delivered."""
+        self._agents: dict[str, AgentChanged] = {}
+        self._agent_calls: dict[str, tuple[CheckpointNode, CallNode]] = {}
+        """The calls that may have started sub-agents, by their keys."""
 
     def begin(self) -> None:
         """Begin a step at a new checkpoint."""
@@ -131,6 +136,9 @@ class StepTracker:
         if head.calls is None:
             head.calls = []
         head.calls.append(call)
+        if event.name in AGENT_TOOLS:
+            self._agent_calls[event.key] = head, call
+            self._show_agent(event.key)
         self._open[event.key] = _OpenCall(head, call, [event.arguments])
         return head
 
@@ -139,6 +147,22 @@ class StepTracker:
         known = self._open.get(event.key)
         if known is not None and len(known.parts) < _PARTS_LIMIT:
             known.parts.append(event.arguments)
+
+    def agent_changed(self, event: AgentChanged) -> CheckpointNode | None:
+        """Note at a call how far the sub-agent is that it started."""
+        self._agents[event.key] = event
+        return self._show_agent(event.key)
+
+    def _show_agent(self, key: str) -> CheckpointNode | None:
+        one, known = self._agents.get(key), self._agent_calls.get(key)
+        if one is None or known is None:
+            return None
+        checkpoint, call = known
+        title = agent_title(one)[:LABEL_LIMIT]
+        if (call.agent_steps, call.target or title) == (one.step, call.target):
+            return None
+        call.agent_steps, call.target = one.step, call.target or title
+        return checkpoint
 
     def waits(self, key: str) -> CheckpointNode | None:
         """Note that the call waits for approval: its arguments are complete, so its target is set."""
@@ -150,6 +174,11 @@ class StepTracker:
 
     def started(self, event: ToolStarted, head: CheckpointNode | None) -> CheckpointNode | None:
         """Note that a tool runs: its arguments are complete."""
+        uid = event.key.rpartition(":")[0]
+        if event.key not in self._open and head is not None and head.uid == uid and head.calls:
+            # A sub-agent goes on whose call had ended with a stop.
+            head.state = "done"
+            return head
         if event.key not in self._open:
             self.call(ToolCall(event.key, event.name), head)
         known = self._open.get(event.key)
@@ -325,6 +354,11 @@ class TimelineModel:
                 self._mark(dict(names), frozenset(uid for uid, _ in pins))
             case FutureChanged() as event:
                 self._future(event)
+            case AgentChanged() as event:
+                changed = self._steps.agent_changed(event)
+                if changed is None:
+                    return False
+                self._relabel(changed)
             case _:
                 return False
         self.revision += 1

@@ -43,11 +43,15 @@ _LOOKED_AT = 20
 
 @dataclass(slots=True, eq=False)
 class CallNode:
-    """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls."""
+    """One tool call of a step. `size_chars` is the length of its result, by which the step's tokens are split among its calls.
+
+    `agent_steps` are the steps of the sub-agent that the call started; -1 if it started none.
+    """
 
     name: str
     card: Card = PLAIN
     target: str = ""
+    agent_steps: int = -1
     failed: bool = False
     size_chars: int = 0
 

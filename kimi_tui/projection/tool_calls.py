@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
 from kimi_tui.display_names import some_of, unmarked
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
+from kimi_tui.projection.subagents import AGENT_TOOLS
 from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
 from kimi_tui.wire.events import (
+    AgentChanged,
     ApprovalResolved,
     FilesChanged,
     ToolCall,
@@ -124,10 +127,24 @@ NAMED = 8
 NAMED_LOST = 3
 """The largest number of paths that are kept of the changed files that cannot be restored."""
 PATH_LIMIT = 200
+AGENT_TAIL_S = 0.25
+"""Seconds between two updates of a card by what its sub-agent streams: several may write at once, faster than anybody reads."""
+AGENT_TAIL_CHARS = 400
+"""The largest number of characters that are kept of what a sub-agent streams."""
 ARGUMENTS_LIMIT = 65_536
 """The largest number of characters of a call's arguments that are kept: only its target is read from them."""
 SURE_AFTER = 4_096
 """Characters of arguments after which a known target is final."""
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The end of what the sub-agent of a call streams, and when the card of the call showed it."""
+
+    key: str
+    text: str = ""
+    kind: type[object] = object
+    shown_at: float = 0.0
 
 
 class ToolCalls:
@@ -143,6 +160,10 @@ class ToolCalls:
         """Commands with which the user replaced those of calls, by the calls' keys."""
         self._own: set[str] = set()
         """The keys of commands that the user ran, outside of any step."""
+        self._agents: dict[str, AgentChanged] = {}
+        """The sub-agents of the session, by the keys of the calls that started them."""
+        self._tails: dict[str, _Tail] = {}
+        """The end of what each sub-agent streams, by its name."""
         self.work_dir = ""
 
     def begin(self, event: ToolCall, at: float) -> Change:
@@ -154,6 +175,7 @@ class ToolCalls:
         block.name = short_name(event.name, event.card)
         block.arguments = event.arguments[:ARGUMENTS_LIMIT]
         block.target = target(block.card, block.arguments, self.work_dir)
+        block.agent = self._agents.get(event.key)
         self._open[event.key] = block
         self._list.attempt.add(block.key)
         return self._list.append(block)
@@ -178,8 +200,16 @@ class ToolCalls:
         """Note that a tool runs."""
         self._list.attempt.clear()
         change = NOTHING
+        if event.key not in self._open and (again := self._ended(event.key)) is not None:
+            # A sub-agent goes on whose call had ended with a stop.
+            again.arguments = event.arguments[:ARGUMENTS_LIMIT]
+            again.output = again.message = ""
+            again.display = ()
+            self._open[event.key] = again
         if event.key not in self._open:
-            self._own.add(event.key)
+            # Beside commands of the user, only a sub-agent that goes on has no beginning of a call before it.
+            if event.name not in AGENT_TOOLS:
+                self._own.add(event.key)
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
         block = self._open[event.key]
         block.is_own = event.key in self._own
@@ -190,6 +220,13 @@ class ToolCalls:
         block.state = "running"
         block.at = at
         return both(change, self._list.touched(block))
+
+    def _ended(self, key: str) -> ToolBlock | None:
+        """Return the block of a call that has ended."""
+        for block in reversed(self._list.blocks[self._list.base :]):
+            if isinstance(block, ToolBlock) and block.call == key:
+                return block
+        return None
 
     def output(self, key: str, text: str) -> Change:
         """Append live output of a running call."""
@@ -243,6 +280,56 @@ class ToolCalls:
                 block.touch()
                 return Change(index)
         return NOTHING
+
+    def agent_changed(self, event: AgentChanged) -> Change:
+        """Set the state of a sub-agent on the card of the call that started it."""
+        self._agents[event.key] = event
+        if event.is_running:
+            # The call has another key after the conversation went back into it.
+            self._tails.setdefault(event.name, _Tail(event.key)).key = event.key
+        else:
+            self._tails.pop(event.name, None)
+        block = self._open.get(event.key)
+        if block is None:
+            calls = (one for one in reversed(self._list.blocks) if isinstance(one, ToolBlock))
+            block = next((one for one in calls if one.call == event.key), None)
+        if block is None or not event.key or block.agent == event:
+            return NOTHING
+        block.agent = event
+        return self._list.touched(block)
+
+    def agent_said(self, name: str, text: str, at: float, kind: type[object]) -> Change:
+        """Show the last line of what a sub-agent streams on its card, a few times a second.
+
+        Args:
+            name: the name of the sub-agent.
+            text: the next piece.
+            at: when it came, in seconds since 1970.
+            kind: the class of its event; another one than before begins a new line.
+        """
+        tail = self._tails.get(name)
+        if tail is None:
+            return NOTHING
+        if kind is not tail.kind:
+            tail.kind, text = kind, f"\n{text}"
+        tail.text = (tail.text + text)[-AGENT_TAIL_CHARS:]
+        block = self._open.get(tail.key)
+        if block is None or 0 <= at - tail.shown_at < AGENT_TAIL_S:
+            return NOTHING
+        line = clean(tail.text).rstrip().rpartition("\n")[2].strip()
+        if not line or [line] == block.live_output:
+            return NOTHING
+        tail.shown_at, block.live_output = at, [line]
+        return self._list.touched(block)
+
+    def agents_again(self) -> Change:
+        """Set the present states of sub-agents on cards that came back with their world line."""
+        change = NOTHING
+        for block in self._list.blocks if self._agents else ():
+            if isinstance(block, ToolBlock) and block.agent != self._agents.get(block.call):
+                block.agent = self._agents.get(block.call)
+                change = both(change, self._list.touched(block))
+        return change
 
     def waits(self, key: str) -> Change:
         """Note that a call waits for approval."""

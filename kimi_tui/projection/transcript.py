@@ -40,6 +40,7 @@ from kimi_tui.projection.world_lines import CheckpointName, LineEdit
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
+    AgentChanged,
     ApprovalRequest,
     ApprovalResolved,
     CheckpointCreated,
@@ -386,7 +387,7 @@ def _is_from(block: Block, checkpoint: int) -> bool:
 
 
 _RULE_WORDS = {
-    ("fired", "remind"): "{rule}: the agent was reminded of D-Mails",
+    ("fired", "remind"): "{rule}: the agent was reminded that it can send a D-Mail",
     ("fired", "draft"): "{rule}: a D-Mail to #{id} is being drafted",
     ("fired", "send"): "{rule}: a D-Mail to #{id} is being drafted",
     ("refused", ""): "{rule}: you refused the D-Mail to #{id}",
@@ -668,6 +669,17 @@ class TranscriptModel:
             change = both(change, self._reverts.resized(told.figures, figures))
         return change
 
+    def apply_beside(self, record: EventRecord) -> Change:
+        """Apply an event of a sub-agent, `record.source`: what it streams is the last line of its card."""
+        match record.event:
+            case TextPart(text) | ThinkPart(text):
+                kind = type(record.event)
+                return self._calls.agent_said(record.source, text, record.at, kind)
+            case StepBegin():
+                return self._calls.agent_said(record.source, "", record.at, StepBegin)
+            case _:
+                return NOTHING
+
     def _apply(self, record: EventRecord, told: LinesChange) -> Change:
         event, at = record.event, record.at
         match event:
@@ -696,6 +708,8 @@ class TranscriptModel:
                 return both(self._speech.settle(at), self._calls.started(event, at))
             case ToolResult():
                 return self._calls.result(event, at)
+            case AgentChanged():
+                return self._calls.agent_changed(event)
             case NextMessage(number, summary):
                 self._list.number = number
                 change = self._speech.settle(at)
@@ -931,6 +945,7 @@ class TranscriptModel:
         if change.first is not None:
             self._steps = StepTokens()
             self._calls.forget()
+            change = both(change, self._calls.agents_again())
         return change
 
 

@@ -48,7 +48,7 @@ class QuestionNotShown(SoulError):
     def __init__(self, tool: str, error: Exception) -> None:
         super().__init__(
             f"A question from {tool} could not be shown ({type(error).__name__}), so it was answered with no.",
-            advice="The log file says more.",
+            advice="The log file has details.",
         )
 
 
@@ -63,6 +63,10 @@ class _PendingQuestion:
     ask: ApprovalQuestion
     key: str
     tool: str
+    agent: str = ""
+    """The agent beside the session's own that asks; empty for the session's own."""
+    also: Wire | None = None
+    """The wire of that agent."""
     id: str = field(default_factory=lambda: str(uuid4()))
     changed_first: str = ""
     """The answer that a yes to a plan which the user changed stands for, in the words shown; empty without a plan."""
@@ -159,13 +163,23 @@ class Approval:
         """
         self._allowed = {key: said for key, said in self._allowed.items() if said != words}
 
-    async def ask(self, ask: ApprovalQuestion, *, key: str, tool: str) -> str:
+    async def ask(
+        self,
+        ask: ApprovalQuestion,
+        *,
+        key: str,
+        tool: str,
+        agent: str = "",
+        also: Wire | None = None,
+    ) -> str:
         """Wait for the user's approval.
 
         Args:
             ask: the question.
             key: the key of the tool call that asks.
             tool: the tool's name.
+            agent: the agent beside the session's own that asks.
+            also: the wire of that agent, on which the question is published too.
 
         Returns:
             the text that the user put in place of a D-Mail or a command; empty without a change.
@@ -182,7 +196,7 @@ class Approval:
         if self.once_only:
             ask = replace(ask, session_key="", project_rule="")
         async with self._turns:
-            decision = await self._put(_PendingQuestion(ask, key, ask.tool or tool))
+            decision = await self._put(_PendingQuestion(ask, key, ask.tool or tool, agent, also))
         if decision.answer == "no":
             raise ToolRejected(decision.feedback)
         if self._mode == "plan" and ask.asks.is_change:
@@ -261,8 +275,16 @@ class Approval:
                 agreed = shown.changed_first
             self.set_mode(MODE_AFTER[agreed])
         shown.decision.set_result(_Decision(answer, feedback))
-        self._wire.publish(ApprovalResolved(shown.id, answer, feedback))
+        self._publish(shown, ApprovalResolved(shown.id, answer, feedback))
         return True
+
+    def _publish(self, asked: _PendingQuestion, event: ApprovalRequest | ApprovalResolved) -> None:
+        """Publish a question or its answer; one of another agent also on that one's wire, where its call is known."""
+        if asked.also is not None:
+            asked.also.publish(event)
+            if isinstance(event, ApprovalRequest):
+                event = replace(event, key="", agent=asked.agent, stops=False)
+        self._wire.publish(event)
 
     async def project_rules(self) -> tuple[str, ...]:
         """Return the permissions for the work folder that hold in every session."""
@@ -371,7 +393,8 @@ class Approval:
                 # A change of mode while the question is shown does not change what the question offers.
                 waiting.changed_first = self._changed_first(ask)
                 where = f"If you edit the plan, the agent carries it out in {MODE_TITLES[MODE_AFTER[waiting.changed_first]]} mode"
-            self._wire.publish(
+            self._publish(
+                waiting,
                 ApprovalRequest(
                     id=waiting.id,
                     key=waiting.key,
@@ -392,12 +415,12 @@ class Approval:
                     stops=bool(waiting.key) and ask.asks.stops,
                     changeable=ask.changeable,
                     topic=ask.topic,
-                )
+                ),
             )
             return await waiting.decision
         except asyncio.CancelledError:
             if waiting.decision.cancelled():
-                self._wire.publish(ApprovalResolved(waiting.id, "no", "stopped"))
+                self._publish(waiting, ApprovalResolved(waiting.id, "no", "stopped"))
             raise
         except ToolProblem:
             raise
@@ -407,3 +430,55 @@ class Approval:
             raise QuestionNotShown(waiting.tool, error) from error
         finally:
             self._shown = None
+
+
+class AgentApproval(Approval):
+    """The approvals of an agent beside the session's own: mode, permissions and the one queue of questions are the session's.
+
+    Args:
+        session: the approvals of the session's agent.
+        wire: the wire of this agent.
+        agent: its name.
+    """
+
+    def __init__(self, session: Approval, wire: Wire, agent: str) -> None:
+        super().__init__(wire)
+        self._of_session = session
+        self._agent = agent
+
+    @property
+    def mode(self) -> Mode:
+        """The approval mode of the session."""
+        return self._of_session.mode
+
+    def set_mode(self, mode: Mode) -> None:
+        """Set the approval mode of the session."""
+        self._of_session.set_mode(mode)
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The permissions given for the session."""
+        return self._of_session.allowed
+
+    def allows(self, key: str) -> bool:
+        """Return whether the action of this key was allowed for the session."""
+        return self._of_session.allows(key)
+
+    def allow(self, key: str, words: str) -> None:
+        """Allow the actions of this key for the session."""
+        self._of_session.allow(key, words)
+
+    async def ask(
+        self,
+        ask: ApprovalQuestion,
+        *,
+        key: str,
+        tool: str,
+        agent: str = "",
+        also: Wire | None = None,
+    ) -> str:
+        """Wait for the user's approval; the question names this agent."""
+        del agent, also
+        return await self._of_session.ask(
+            ask, key=key, tool=tool, agent=self._agent, also=self._wire
+        )

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import EditCheck, ModelPrices
@@ -19,7 +21,7 @@ from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import SystemPrompt
-from kimi_tui.session.session import Session
+from kimi_tui.session.session import AGENTS_NAME, Session
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
@@ -36,9 +38,13 @@ from kimi_tui.soul.tasks import in_daemon_thread
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
-from kimi_tui.wire.events import DISK_TOPIC, Notice
+from kimi_tui.wire.events import DISK_TOPIC, Event, Notice
 from kimi_tui.wire.queue import Wire
 from kimi_tui.workspace.manifest import Limits
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.agents_part import AgentsPart
+    from kimi_tui.soul.tool_calls import ToolRuntime
 
 
 async def open_soul(
@@ -60,11 +66,15 @@ async def open_soul(
     inbox: Inbox | None = None,
     folder: FolderSnapshots | None = None,
     agent: str = "",
+    main: KimiSoul | None = None,
+    tell: Callable[[Event], object] | None = None,
     reads_notes: bool = True,
     waits_for_sandbox: bool = True,
     permissions: ProjectPermissions | None = None,
     hooks: FoundHooks | None = None,
     checks: Sequence[EditCheck] = (),
+    kind: Callable[..., KimiSoul] | None = None,
+    has_prompt: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
 
@@ -87,11 +97,15 @@ async def open_soul(
         inbox: the messages from before the session was open; None for none.
         folder: for an agent beside another one, in whose work folder it works too: the snapshots of that one (`KimiSoul.folder`).
         agent: the name of such an agent; empty for one that works alone.
+        main: for a sub-agent: the agent of the session, whose snapshots, sandbox, approvals, hooks and added folders it shares.
+        tell: called with each event of a sub-agent.
         reads_notes: whether the agent is given the notes of the project, the user and the folders that it works in.
         waits_for_sandbox: whether to wait until the sandbox was tried; otherwise the first call of a tool does.
         permissions: the permissions for the work folder that hold in every session; None for none.
         hooks: the hooks that run; None for no hooks at all.
         checks: the programs that run after edits.
+        kind: makes the engine; None for our own.
+        has_prompt: whether the agent has a system prompt of this program.
 
     Raises:
         SessionLocked: another process has the session open.
@@ -100,7 +114,7 @@ async def open_soul(
     limits = limits or LoopLimits()
     # The variables are copied: tools read them in threads, and must not see later changes.
     environ = dict(os.environ if environ is None else environ)
-    tools = toolset or default_toolset()
+    tools = default_toolset() if toolset is None else toolset
     if not limits.dmail.enabled:
         tools = tools.without(DMAIL_TOOL)
     policy = policy or RetryPolicy(
@@ -109,10 +123,15 @@ async def open_soul(
     model = ModelSlot(provider, policy, session.images)
     if not session.lock.held:
         await session.open()
-    confining = asyncio.create_task(_sandbox(sandbox, session.work_dir, environ), name="sandbox")
+    confining: asyncio.Task[tuple[Sandbox | None, str]] | None = None
+    if main is None:
+        confining = asyncio.create_task(
+            _sandbox(sandbox, session.work_dir, environ), name="sandbox"
+        )
     try:
         context = session.context
-        if context.system_prompt is None and not context.checkpoints and not context.messages:
+        is_empty = not context.checkpoints and not context.messages
+        if has_prompt and context.system_prompt is None and is_empty:
             text = await asyncio.to_thread(
                 build_system_prompt,
                 session.work_dir,
@@ -136,8 +155,10 @@ async def open_soul(
         # A rebuilt history has numbers of its own; the numbers of later records must still rise.
         ends = (*stored[-1:], *shown[-1:], *history.beside[-1:])
         newest = max((record.seq for record in ends), default=0)
-        wire = Wire(first_seq=newest + 1)
+        wire = Wire(newest + 1, tell)
         _publish_disk_troubles(context, wire)
+        if main is not None:
+            folder = main.folder
         if folder is None:
             around = await asyncio.to_thread(snapshot_scope, session, environ)
             folder = FolderSnapshots(session, file_limits or Limits(), around)
@@ -157,16 +178,19 @@ async def open_soul(
         )
         await conversation.resume(stored, shown)
         search_sandbox, no_sandbox = None, "kimi-tui is still testing the sandbox."
-        if waits_for_sandbox:
+        if main is not None:
+            search_sandbox, no_sandbox = main.search_sandbox, main.no_sandbox
+        elif confining is not None and waits_for_sandbox:
             search_sandbox, no_sandbox = await confining
         commands_sandbox = None if no_sandbox else search_sandbox
         if (
-            waits_for_sandbox
+            main is None
+            and waits_for_sandbox
             and mode == "sandboxed"
             and not (commands_sandbox and commands_sandbox.is_whole)
         ):
             mode = "ask"
-        soul = KimiSoul(
+        soul = (kind or KimiSoul)(
             session,
             conversation,
             mode=mode,
@@ -183,16 +207,30 @@ async def open_soul(
             permissions=permissions,
             hooks=hooks,
             checks=checks,
+            main=main,
+            agent=agent,
+            makes_agents=None if main is not None or agent else _agents_of,
         )
-        if not waits_for_sandbox:
+        if confining is not None and not waits_for_sandbox:
             soul.use_sandbox_of(confining)
-        if follow_files:
+        if follow_files and main is None:
             soul.follow_files()
+        if main is None and not agent and (session.dir / AGENTS_NAME).is_dir():
+            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+            await soul.use_agents().load()
         return soul
     except BaseException:
-        confining.cancel()
+        if confining is not None:
+            confining.cancel()
         await session.aclose()
         raise
+
+
+def _agents_of(main: KimiSoul, conversation: Conversation, tools: ToolRuntime) -> AgentsPart:
+    """Return the sub-agents of a session; their module is imported only here."""
+    from kimi_tui.soul.subagents import Subagents
+
+    return Subagents(main, conversation, tools, open_soul)
 
 
 async def _sandbox(

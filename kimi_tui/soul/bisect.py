@@ -338,7 +338,7 @@ def build_remark(past: Past, candidates: Sequence[Candidate]) -> str:
         return ""
     return (
         f"The result may be wrong: files that define dependencies changed during these steps ({some_of(files, 3)}), "
-        "but every test uses the present contents of ignored folders, such as .venv."
+        "but every test uses the current contents of ignored folders, such as .venv."
     )
 
 
@@ -479,7 +479,7 @@ class Bisection:
         if tested.verdict == wanted:
             return
         if tested.verdict == "skipped":
-            raise NoBisect(f"The command gives no result on {place.name}: {tested.why}.")
+            raise NoBisect(f"The command could not test {place.name}: {tested.why}.")
         if wanted == "bad":
             raise NoBisect(
                 f"The command does not fail on {place.name}, so there is no failure to search for."

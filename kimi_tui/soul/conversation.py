@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.llm.completion import RetryNotice
-from kimi_tui.llm.message import Message
+from kimi_tui.llm.message import Message, ToolCall
 from kimi_tui.llm.provider import PromptRead, Usage
 from kimi_tui.projection.tokens import CheckpointTokens, TokenFigure
 from kimi_tui.session.context import Context, KnownTokens, Reverted
@@ -39,7 +39,7 @@ from kimi_tui.soul.request_form import (
 from kimi_tui.soul.system_prompt import adapted_prompt, lean_prompt
 from kimi_tui.soul.tasks import TimeSlices, shielded
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens, estimate_of
-from kimi_tui.soul.tool_results import ToolMemory
+from kimi_tui.soul.tool_results import ToolMemory, call_key
 from kimi_tui.soul.usage import Ledger
 from kimi_tui.tool_cards import Card, card_of
 from kimi_tui.tools.base import Tool
@@ -196,6 +196,44 @@ class Conversation:
     def spent(self) -> Spent:
         """The use of this run of the program: all calls since the session was opened."""
         return self._spent_in_all().since(self._spent_before)
+
+    def pending_calls(self) -> dict[str, ToolCall]:
+        """Return the calls at the end of the conversation that have no result, by their keys.
+
+        A result belongs to the first call of its id without one, as servers may use an id twice.
+        """
+        context = self.context
+        if not context.checkpoints:
+            return {}
+        point = context.checkpoints[-1]
+        pending: dict[str, ToolCall] = {}
+        n_calls = 0
+        for place in range(point.message_index, context.index.n_messages):
+            message = context.messages[place]
+            if message.role == "assistant":
+                calls = message.tool_calls or ()
+                pending = {
+                    call_key(point.uid, n_calls + number): call for number, call in enumerate(calls)
+                }
+                n_calls += len(calls)
+            elif message.role == "tool":
+                key = next(
+                    (key for key, call in pending.items() if call.id == message.tool_call_id), None
+                )
+                pending.pop(key or "", None)
+            elif not context.index.is_marker(place):
+                pending = {}
+        return pending
+
+    def count_beside(self, usage: Usage, model: str) -> None:
+        """Count a call of a sub-agent in the totals of the session, and publish them.
+
+        Args:
+            usage: the tokens of the call.
+            model: the model that was called.
+        """
+        self.meter.add_usage(usage)
+        self.publish(self.status._replace(spent_by=model))
 
     def check_budget(self) -> None:
         """Check before a step that the budget of this run is not used up.

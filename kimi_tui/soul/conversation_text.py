@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,6 +26,8 @@ from kimi_tui.soul.messages import (
 from kimi_tui.soul.tool_results import outcome_of
 
 _CHARS_PER_TOKEN = 4
+_AGENT = re.compile(r"([a-z][a-z0-9-]{0,39}-[0-9]{1,6}), [0-9]")
+"""The beginning of the result of a sub-agent: its name, and the number of its steps."""
 _FENCES = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
@@ -152,9 +154,13 @@ def _call(call: ToolCall, caps: _Caps) -> str:
     return f"(calls {call.function.name} {shortened(arguments, 2 * caps.arguments)})"
 
 
-def as_markdown(messages: Iterable[Message]) -> str:
+def as_markdown(messages: Iterable[Message], agents: Mapping[str, str] | None = None) -> str:
     """Return the messages as Markdown, oldest first, without the reminders to the model. It reads all messages, so call it in
     a thread.
+
+    Args:
+        messages: the messages.
+        agents: the conversations of sub-agents as Markdown, by their names; they are folded below their results.
     """
     parts: list[str] = []
     calls: list[ToolCall] = []
@@ -167,7 +173,13 @@ def as_markdown(messages: Iterable[Message]) -> str:
             texts = [outcome.message, outcome.output, *images]
             said = "\n".join(text for text in texts if text.strip())
             failed = " (failed)" if outcome.is_error else ""
-            parts += [_heading(call) + failed, *_arguments(call), _fenced(said)]
+            parts += [_heading(call) + failed, *_arguments(call)]
+            name = _AGENT.match(outcome.message) if agents else None
+            if agents and name is not None and (steps := agents.get(name[1], "")):
+                # Markdown within HTML needs a blank line on both sides.
+                title = f"The steps of {name[1]}"
+                parts += [f"<details><summary>{title}</summary>", steps.strip(), "</details>"]
+            parts.append(_fenced(said))
             continue
         # If the program was killed, some calls have no result.
         for call in calls:
@@ -188,7 +200,9 @@ def _heading(call: ToolCall | None) -> str:
     if call is None:
         return "**Tool**"
     target = " ".join(call_target(call).split()).replace("`", "'")
-    return f"**{call.function.name}**" + (f" `{target}`" if target else "")
+    # The model itself is called the agent here.
+    name = "Sub-agent" if call.function.name == "Agent" else call.function.name
+    return f"**{name}**" + (f" `{target}`" if target else "")
 
 
 def _arguments(call: ToolCall | None) -> list[str]:

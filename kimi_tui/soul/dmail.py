@@ -418,9 +418,7 @@ def _with_conflicts(note: str, plan: RestorePlan, prepared: PreparedRestore | No
     stale = prepared.stale if prepared else ()
     left = [f"`{path}`" for path in (*_conflicts(plan), *stale) if path not in back]
     if left:
-        note += (
-            f" Kept, because they were also changed outside kimi-tui: {some_of(left, _MAX_FILES)}."
-        )
+        note += f" These files stay as they are, because they were also changed outside kimi-tui: {some_of(left, _MAX_FILES)}."
     return note
 
 

@@ -87,7 +87,7 @@ class EditChecks:
         """Run the checks that are due; return the outcome of the call with what they found."""
         if sandbox is None or not sandbox.is_whole:
             self._say_once(
-                "Checks after edits did not run: they need the sandbox, and there is none here.",
+                "Checks after edits did not run: they need the sandbox, and there is no sandbox here.",
                 "/checks lists them.",
             )
             return outcome

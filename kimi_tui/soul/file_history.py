@@ -18,6 +18,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from kimi_tui.display_names import some_of
@@ -131,7 +132,17 @@ class FileHistory:
     def mark(self, uid: str) -> None:
         """Note that a checkpoint was made, so that it can be restored."""
         if self.folder.is_on:
-            marked = self.folder.submit(self._tracker.mark, uid)
+            mark = self._tracker.mark
+            marked = self.folder.submit(
+                partial(mark, agent=self._agent) if self._agent else mark, uid
+            )
+            self._marks.add(marked)
+            marked.add_done_callback(self._marked)
+
+    def mark_again(self, uid: str, like: str) -> None:
+        """Note that a checkpoint was made anew by another name: its files are those of the one that it is like."""
+        if self.folder.is_on:
+            marked = self.folder.submit(partial(self._tracker.mark_again, like=like), uid)
             self._marks.add(marked)
             marked.add_done_callback(self._marked)
 

@@ -278,8 +278,8 @@ class _Repository:
         if git is None:
             if any(os.path.lexists(place / ".git") for place in (work_dir, *work_dir.parents)):
                 raise NoCommits(
-                    f'The git repository of "{work_dir}" cannot be used, because it belongs to another user or takes parts from another folder. '
-                    "kimi-tui diff prints the changes as a patch for git apply."
+                    f'The git repository of "{work_dir}" cannot be used, because it belongs to another user or uses git data of another folder. '
+                    "Run kimi-tui diff to print the changes as a patch for git apply."
                 )
             raise NoCommits(f'"{work_dir}" is not in a git repository. Run git init there first.')
         self.git = git
@@ -325,11 +325,11 @@ class _Repository:
         elif base != head:
             n = run_git(self.git, ("rev-list", "--count", f"{base}..{head}")).out.decode().strip()
             remarks.append(
-                "The branch begins before the newest commit on HEAD, which was made after the first file snapshot of the branch. "
-                "To begin at HEAD, use --onto HEAD."
+                "The branch does not contain the newest commit on HEAD, because it was made after the first file snapshot of the branch. "
+                "To start from HEAD, use --onto HEAD."
                 if n == "1"
-                else f"The branch begins before the newest {n} commits on HEAD, which were made after the first file snapshot of the branch. "
-                "To begin at HEAD, use --onto HEAD."
+                else f"The branch does not contain the newest {n} commits on HEAD, because they were made after the first file snapshot of the branch. "
+                "To start from HEAD, use --onto HEAD."
             )
         if run_git(self.git, ("symbolic-ref", "--quiet", "HEAD")).code:
             remarks.append("HEAD is detached; it stays where it is.")
@@ -422,7 +422,7 @@ def run_git(
                 start_new_session=True,
             )
     except subprocess.TimeoutExpired as error:
-        raise NoCommits("git took too long and was ended; there is no new branch.") from error
+        raise NoCommits("git took too long and was stopped; there is no new branch.") from error
     except OSError as error:
         raise NoCommits(f"git could not be run: {error.strerror or error}.") from error
     words = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
@@ -540,10 +540,10 @@ def make_commits(plan: CommitPlan) -> str:
         done = run_git(git, ("fast-import", "--quiet", "--done"), stream, _IMPORT_LIMIT_S)
     if done.code:
         _remove_reports(git)
-        raise NoCommits(f"git did not take the commits, and there is no new branch: {done.words}")
+        raise NoCommits(f"git did not accept the commits, so there is no new branch: {done.words}")
     made = run_git(git, ("rev-parse", "--verify", "--quiet", f"refs/heads/{plan.branch}"))
     if made.code:
-        raise NoCommits(f'git made no branch "{plan.branch}".')
+        raise NoCommits(f'git did not create the branch "{plan.branch}".')
     return made.out.decode().strip()
 
 

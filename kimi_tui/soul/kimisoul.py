@@ -14,12 +14,13 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from kimi_tui.agent_parts import PartName
 from kimi_tui.config.permissions import ProjectPermissions
-from kimi_tui.config.settings import EditCheck
+from kimi_tui.config.settings import AgentsConfig, EditCheck
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.definitions import FoundHooks
-from kimi_tui.hooks.runner import Hooks, Level, SessionFacts
+from kimi_tui.hooks.runner import AgentHooks, Hooks, Level, SessionFacts
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
@@ -29,8 +30,9 @@ from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.images import IMAGES_NAME, reference_of
 from kimi_tui.session.rotation import live_path, stored_world_lines
+from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
-from kimi_tui.soul.approval import Approval, Mode
+from kimi_tui.soul.approval import AgentApproval, Approval, Mode
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.changes import FileChanges, NamedChanges
 from kimi_tui.soul.compaction import Compaction, CompactionSpan, Compactor
@@ -60,9 +62,7 @@ from kimi_tui.soul.past_search import PastSearch
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
 from kimi_tui.soul.request_form import ToolsWish
-from kimi_tui.soul.rewind_values import (
-    Target,
-)
+from kimi_tui.soul.rewind_values import RewindOutcome, Target
 from kimi_tui.soul.session_title import propose_title
 from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.system_prompt import FolderFacts
@@ -72,6 +72,7 @@ from kimi_tui.soul.tool_calls import ToolRuntime, run_user_command
 from kimi_tui.soul.usage import Cost, Statistics, session_statistics
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.added_folders import AddedFolders
+from kimi_tui.tools.agent import AgentTool
 from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.tools.process import call_soon
 from kimi_tui.tools.sandbox.git_levers import ASIDE
@@ -102,7 +103,11 @@ if TYPE_CHECKING:
     from kimi_tui.llm.models import ServerFacts
     from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
+    from kimi_tui.soul.agent_kinds import SessionKinds
+    from kimi_tui.soul.agents_part import AgentsPart
+    from kimi_tui.tools.agent_kind import AgentTask
     from kimi_tui.tools.base import Tool
+    from kimi_tui.tools.outcome import ToolOutcome
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -151,6 +156,9 @@ class KimiSoul:
         permissions: the permissions for the work folder that hold in every session; None for none.
         hooks: the hooks that run; None for no hooks at all.
         checks: the programs that run after edits.
+        main: for an agent beside that of a session: that one; None for that of a session.
+        agent: the name of such an agent.
+        makes_agents: makes the part that has the sub-agents; None for one that can have none.
 
     Attributes:
         wire: the event queue on which everything is published.
@@ -161,13 +169,19 @@ class KimiSoul:
         hooks: the hooks of the session; None without hooks.
         changes: what changed in the work folder, and messages of commits.
         added: the folders that the user added beside the work folder.
-        travel, lines, marks, tasks, dmails: its parts (see `Soul`).
+        travel, lines, marks, tasks, dmails, model: its parts (see `Soul`).
+        lacks: the parts that it has not, although it has their attributes.
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
         futures: returns what is known of the futures of the session.
+        environ: the environment of the program.
+        kinds: the kinds of sub-agents of the folder; None without files of kinds.
+        agent_models: makes the models of sub-agents; None for the session's own model alone.
+        agents_config: the limits of sub-agents.
         before_close: called and awaited before the engine is closed.
     """
 
     name = "kimi-tui"
+    lacks: frozenset[PartName] = frozenset()
 
     def __init__(
         self,
@@ -188,13 +202,22 @@ class KimiSoul:
         permissions: ProjectPermissions | None = None,
         hooks: FoundHooks | None = None,
         checks: Sequence[EditCheck] = (),
+        main: KimiSoul | None = None,
+        agent: str = "",
+        makes_agents: Callable[[KimiSoul, Conversation, ToolRuntime], AgentsPart] | None = None,
     ) -> None:
         wire = conversation.wire
         self.wire = wire
         self.session = session
+        self._main = main
+        self.environ = environ
         self._conversation = conversation
         self.marks = conversation.marks
-        self._approval = Approval(wire, mode, permissions)
+        self._approval = (
+            Approval(wire, mode, permissions)
+            if main is None
+            else AgentApproval(main.approval, wire, agent)
+        )
         self._jobs = Jobs(self._publish_jobs)
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
@@ -229,32 +252,33 @@ class KimiSoul:
         )
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
         self.hooks = self._hooks_of(hooks, environ, permissions)
-        self._tools.hooks = self._compactor.hooks = self.hooks
+        self._tools.hooks = self._compactor.hooks = (
+            AgentHooks(main.hooks) if main is not None and main.hooks else self.hooks
+        )
         self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
         if checks:
             self._tools.checks = self.checks
         self._hearing: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[str] | None = None
         """The task of the hooks at the start of the session."""
-        self._tools.added = self.added = AddedFolders(session.work_dir, environ)
+        self.added = AddedFolders(session.work_dir, environ) if main is None else main.added
+        self._tools.added = self.added
         conversation.files.added = lambda: [*map(self.added.shown, self.added.paths)]
-        self._watch_git()
+        if main is None:
+            self._watch_git()
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
-        self._loop = AgentLoop(
-            self._tools,
-            self._orphans,
-            self._compactor,
-            dmails,
-            self.inbox,
-            self._attachments,
-        )
+        self._loop = self._made_loop(dmails)
+        if main is not None:
+            # The words about a mode are for the agent of a session: they name tools that this one does not have.
+            self._loop.reminders.begins_in(self.mode)
         self._operations = Operations(session, conversation)
         self._alone = OneAtATime(self._stop_naming)
         self.travel = Travel(self._operations, self._jobs, self._alone)
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.model = conversation.model
         self.changes = FileChanges(
             conversation, session.work_dir, environ, asks_for_keys, self._alone
         )
@@ -270,10 +294,28 @@ class KimiSoul:
         self.futures: Callable[[], Sequence[FutureChanged]] = self._ended_futures
         self.before_close: list[Callable[[], Coroutine[Any, Any, object]]] = []
         self.skills: SessionSkills | None = None
+        self.kinds: SessionKinds | None = None
+        self.agent_models: AgentModels | None = None
+        self.agents_config = AgentsConfig()
+        self._agents: AgentsPart | None = None
+        self._makes_agents = makes_agents
+        if makes_agents is not None:
+            self._tools.run_agent = self._run_agent
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
         self._history: Sequence[EventRecord] = _with_facts(history.told, (*self.facts, self.status))
+
+    def _made_loop(self, dmails: DMailDelivery) -> AgentLoop:
+        """Return the loop that runs the turns."""
+        return AgentLoop(
+            self._tools,
+            self._orphans,
+            self._compactor,
+            dmails,
+            self.inbox,
+            self._attachments,
+        )
 
     def _ended_futures(self) -> list[FutureChanged]:
         """Return the last states of the futures that are world lines."""
@@ -346,6 +388,16 @@ class KimiSoul:
     def model_name(self) -> str:
         """The model in use, as its server calls it; empty while none is set."""
         return self._conversation.model.name
+
+    @property
+    def agent_words(self) -> str:
+        """The name of the agent and its own mode, for the header; empty for our own agent."""
+        return ""
+
+    @property
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The modes and the models of an agent that has its own, by name; empty for our own agent."""
+        return (), ()
 
     @property
     def model_facts(self) -> ModelChanged:
@@ -499,6 +551,51 @@ class KimiSoul:
         """The snapshots of the work folder, which an agent beside this one shares."""
         return self._conversation.files.folder
 
+    # -- sub-agents ------------------------------------------------------------------------------
+
+    @property
+    def approval(self) -> Approval:
+        """The approvals, which agents beside this one share."""
+        return self._approval
+
+    @property
+    def agents(self) -> AgentsPart | None:
+        """The sub-agents of the session; None if there were none yet, or for a sub-agent, which has none."""
+        return self._agents
+
+    @property
+    def alone(self) -> OneAtATime:
+        """Runs turns and operations, one at a time."""
+        return self._alone
+
+    async def back_into_call(
+        self,
+        key: str,
+        files_of: Checkpoint | None,
+        chosen: Collection[str] | None,
+        shown: Callable[[str], tuple[str, float]],
+    ) -> tuple[RewindOutcome, str]:
+        """Go back to where a call had no result; see `Operations.back_into_call`. Call it within `alone`."""
+        return await self._operations.back_into_call(key, files_of, chosen, shown)
+
+    async def bring_files(
+        self, files_of: Checkpoint, chosen: Collection[str] | None
+    ) -> RewindOutcome:
+        """Bring back the files of a checkpoint of any agent of the session. Call it within `alone`."""
+        return await self._operations.bring_files(files_of, chosen)
+
+    def use_agents(self) -> AgentsPart:
+        """Return the sub-agents of the session. Their module is imported with the first call."""
+        if self._agents is None:
+            assert self._makes_agents is not None
+            self._agents = agents = self._makes_agents(self, self._conversation, self._tools)
+            self._tools.paused = lambda: agents.paused_keys
+            self.travel.after = agents.follow_line
+        return self._agents
+
+    async def _run_agent(self, task: AgentTask, key: str) -> ToolOutcome:
+        return await self.use_agents().run(task, key)
+
     def follow_files(self) -> None:
         """Begin to scan the working files, if they are not scanned yet."""
         self._conversation.files.start(lambda: self.mode == "plan")
@@ -540,7 +637,8 @@ class KimiSoul:
     def hand_over_history(self) -> Sequence[EventRecord]:
         """Return the history for the first listener, and drop it here: a long one takes much memory."""
         history, self._history = self._history, ()
-        return history
+        # The sub-agents of earlier runs are read when the session is open already.
+        return _with_facts(history, self.agents.states if self.agents is not None else ())
 
     async def history(self) -> list[EventRecord]:
         """Return the events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
@@ -582,6 +680,7 @@ class KimiSoul:
             self.marks.all,
             JobsChanged(len(self._jobs.running)),
             *self.futures(),
+            *(self.agents.states if self.agents is not None else ()),
         ]
 
     def keep(self, work: Coroutine[Any, Any, object]) -> None:
@@ -891,7 +990,7 @@ class KimiSoul:
             self.wire.publish(
                 Notice(
                     "warning",
-                    f"A background task changed files that can be run later: {_first_of(news.made)}.",
+                    f"A background task changed files that git, a shell or an editor may run: {_first_of(news.made)}.",
                     "Read them before you use git or an editor there: they could run programs that you did not start.",
                 )
             )
@@ -976,6 +1075,12 @@ class KimiSoul:
         if self.skills is not None:
             tool = await asyncio.to_thread(self.skills.tool)
             self.change_tools([] if tool is None else [tool], ["Skill"])
+
+    async def reload_kinds(self) -> None:
+        """Tell the model of the kinds of sub-agents as they are on the disk now, from its next call on."""
+        if self.kinds is not None:
+            kinds = await asyncio.to_thread(self.kinds.usable)
+            self.change_tools([AgentTool(kinds)], [AgentTool.name])
 
     def change_tools(self, added: Iterable[Tool[Any]] = (), removed: Collection[str] = ()) -> None:
         """Have other tools in the session from the next call of the model on; see `Conversation.change_tools`."""
@@ -1125,7 +1230,10 @@ class KimiSoul:
         await self.inbox.aclose()
         conversation, session = self._conversation, self.session
         await self._jobs.aclose()
-        self._approval.close()
+        if self._agents is not None:
+            await self._agents.aclose()
+        if self._main is None:
+            self._approval.close()
         await self._approval.stored()
         if self.servers is not None:
             await self.servers.aclose()
@@ -1140,7 +1248,7 @@ class KimiSoul:
         await self._recorder.aclose()
         try:
             await session.aclose(conversation.meter.used)
-            if self._sandbox is not None:
+            if self._sandbox is not None and self._main is None:
                 await asyncio.to_thread(self._sandbox.remove_temporary)
         finally:
             await conversation.model.aclose()
@@ -1265,6 +1373,12 @@ class KimiSoul:
         with contextlib.suppress(asyncio.CancelledError):
             await run_to_completion(self.session.sync())
         return True
+
+
+AgentModels = Callable[[str, str, str], Coroutine[Any, Any, ChatProvider]]
+"""Makes the model of a sub-agent: called with its name in the configuration (empty for the session's), the effort (empty for the
+session's), and an id for the server's cache.
+"""
 
 
 class _TurnEnded(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os.path
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 from uuid import uuid4
@@ -36,7 +36,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import text_tokens
-from kimi_tui.prompts import NOT_BEGUN, prompt
+from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.circles import Circles
@@ -70,6 +70,7 @@ from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.soul.written_calls import WrittenCalls, written_calls
+from kimi_tui.tools.agent_kind import AGENT_NAMES
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
@@ -93,8 +94,8 @@ _RUN_ALL = "Yes, and in this session treat such text as calls"
 _WRITTEN_KEY = "calls written as text"
 StepEnd = Literal["go on", "done", "rejected", "interrupted"]
 TurnOutcome = Literal["done", "rejected", "interrupted"]
-GO_ON = "Go on"
-GO_ON_QUESTION = "Go on?"
+GO_ON = "Continue"
+GO_ON_QUESTION = "Continue?"
 """The end of the question about an agent that repeats itself; the sentence before it says how."""
 _TELL = "Tell the agent something and continue"
 
@@ -206,9 +207,13 @@ class Reminders:
 
     Args:
         runtime: the live conversation, the approval mode, the background commands.
+
+    Attributes:
+        are_off: whether there are none: the agent is told nothing by the program.
     """
 
     def __init__(self, runtime: ToolRuntime) -> None:
+        self.are_off = False
         self._runtime = runtime
         self._conversation = runtime.conversation
         self._told_jobs: tuple[int, set[int]] = (0, set())
@@ -222,6 +227,8 @@ class Reminders:
 
     async def due(self) -> list[Message]:
         """Return the reminders to append before the next step."""
+        if self.are_off:
+            return []
         memory, approval = self._conversation.memory, self._runtime.approval
         moved_from, folder = self._runtime.moved_from, str(self._runtime.work_dir)
         if approval.mode != self._first_mode or moved_from:
@@ -380,6 +387,8 @@ class AgentLoop:
         self._rules.begin()
         # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
+        if self._tools.paused() and (end := await self._finish_calls()) is not None:
+            return end
         if text.strip() or images:
             context = await self._check_prompt(text)
             await self._append_prompt(text, images, older, (piped, piped_as), context)
@@ -425,6 +434,47 @@ class AgentLoop:
                 # its middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
                 context.sync_soon()
             n += 1
+
+    async def _finish_calls(self) -> TurnOutcome | None:
+        """Have the sub-agents go on whose calls at the end of the conversation have no result, and append the results.
+
+        Returns:
+            the end of the turn, if the user refused what one asked for; None to go on with the turn.
+        """
+        pending, paused = self._conversation.pending_calls(), self._tools.paused()
+        if not any(key in paused for key in pending):
+            return None
+        all_calls = [
+            Call(key, call.id, call.function.name, call.function.arguments or "")
+            for key, call in pending.items()
+        ]
+        batch = ToolBatch(self._tools, [one for one in all_calls if one.name in AGENT_NAMES])
+        try:
+            await self._conversation.load_memory()
+            done = {each.call.key: each for each in await batch.run()}
+        except asyncio.CancelledError:
+            self._orphans.adopt(await batch.stop())
+            done = {each.call.key: each for each in batch.results}
+            await self._append_finished(all_calls, done)
+            self._conversation.wire.publish(StepInterrupted())
+            raise
+        await self._append_finished(all_calls, done)
+        self._conversation.publish_status()
+        is_rejected = any(each.rejected and not each.feedback for each in done.values())
+        return "rejected" if is_rejected else None
+
+    async def _append_finished(self, calls: Sequence[Call], done: Mapping[str, CallResult]) -> None:
+        """Append the results of calls in their order; what else had not run when the turn ended is not run now."""
+        results: list[CallResult] = []
+        for call in calls:
+            each = done.get(call.key)
+            if each is None:
+                each = CallResult(call, failure(INTERRUPTED, brief="stopped"), interrupted=True)
+                self._conversation.wire.publish(
+                    ToolResult(call.key, True, "", INTERRUPTED, interrupted=True, id=call.id)
+                )
+            results.append(each)
+        await self._conversation.append(_results(results))
 
     async def _check_prompt(self, text: str) -> str:
         """Run the hooks before a message of the user; return what they, and those of the session's start, say to the model.
@@ -898,7 +948,7 @@ class AgentLoop:
                     "warning",
                     f"The server cut the prompt without an error: it read only {usage.input:,} tokens of it.",
                     "Compact with /compact, or give the model a larger context window at the server "
-                    "(at Ollama OLLAMA_CONTEXT_LENGTH).",
+                    "(with Ollama: OLLAMA_CONTEXT_LENGTH).",
                 )
             )
         self._published_prompt_cut = usage.prompt_cut

@@ -184,7 +184,7 @@ _SAID = bytes([MessageKind.SAID])
 _SUMMARY = bytes([MessageKind.SUMMARY])
 _ASIDES = bytes([MessageKind.MARKER, MessageKind.ASIDE])
 _UNTOLD = frozenset({MessageKind.MARKER, MessageKind.RESULT, MessageKind.FAILED})
-_TARGET_KEYS = ("path", "command", "pattern", "query", "url", "message")
+_TARGET_KEYS = ("path", "command", "pattern", "query", "url", "message", "description")
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ class LoopLimits(NamedTuple):
     dmails_to_one_checkpoint: int = 5
     tool_timeout_s: float = 660.0
     budget: Budget = Budget()
+    compacts: bool = True
+    """Whether the program compacts the context at all: an external agent does that itself."""
 
     def reserve(self, window: int) -> int:
         """Return the tokens that are kept free in a window of this size."""

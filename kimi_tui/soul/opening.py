@@ -8,12 +8,14 @@ last page of a stored session needs, so that a screen draws this before the agen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kimi_tui.app_paths import config_dir, data_dir, log_file, mcp_files, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
-from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.model_choice import ModelChoice, NeedsChoice, Overrides, choose_model
 from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
@@ -33,6 +35,7 @@ from kimi_tui.program import FAILED, LOCKED, USAGE
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.metadata import read_state
 from kimi_tui.session.prompt_history import history_file, read_history
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
@@ -182,6 +185,7 @@ async def open_session(
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.hooks.definitions import find_hooks
+        from kimi_tui.soul.agent_kinds import SessionKinds
         from kimi_tui.soul.assembly import open_soul
         from kimi_tui.soul.configured_tools import configured_toolset
         from kimi_tui.soul.model_slot import Budget, LoopLimits
@@ -201,15 +205,28 @@ async def open_session(
             if launch.bare or stage.demo
             else await asyncio.to_thread(find_hooks, session.work_dir)
         )
-        provider = stage.provider or await provider_of(launch, session.id)
+        agent = await _external(launch, session)
+        external = stage.provider is None and bool(agent)
+        engine: Callable[..., KimiSoul] | None = None
+        provider = stage.provider
+        if provider is None and agent:
+            engine, provider = await _external_engine(launch, session, agent)
+        provider = provider or await provider_of(launch, session.id)
         if given is not None:
             given.provided(provider)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
         skills = None if launch.bare or stage.demo else SessionSkills(session.work_dir)
+        kinds = None if launch.bare or stage.demo else SessionKinds(session.work_dir)
         toolset = await asyncio.to_thread(
-            configured_toolset, Config() if stage.demo else config, skills
+            configured_toolset, Config() if stage.demo else config, skills, kinds
         )
+        if external:
+            # An external agent has tools, skills, hooks and checks of its own.
+            skills, kinds, hooks, servers = None, None, None, ()
+            toolset = toolset.without(*toolset.names)
         soul = await open_soul(
+            kind=engine,
+            has_prompt=engine is None,
             session=session,
             toolset=toolset,
             compaction=compaction,
@@ -220,6 +237,7 @@ async def open_session(
                 config.loop_control,
                 config.dmail,
                 budget=Budget(launch.max_tokens, launch.max_cost),
+                compacts=not external,
             ),
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
@@ -231,9 +249,15 @@ async def open_session(
             waits_for_sandbox=waits_for_sandbox,
             permissions=permissions,
             hooks=hooks,
-            checks=() if stage.demo else config.checks,
+            checks=() if stage.demo or external else config.checks,
         )
-        soul.skills = skills
+        if external:
+            with contextlib.suppress(SessionError):
+                await asyncio.to_thread(session.give_to, agent[0])
+        soul.skills, soul.kinds = skills, kinds
+        soul.agents_config = config.agents
+        if not stage.demo:
+            soul.agent_models = partial(_agent_model, launch)
         if launch.once_only:
             soul.answer_once_only()
         not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
@@ -256,7 +280,7 @@ async def open_session(
         raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
-    if not (launch.bare or stage.demo) and (
+    if not (launch.bare or stage.demo or external) and (
         servers or await asyncio.to_thread(_has_servers, session.work_dir)
     ):
         await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
@@ -282,13 +306,45 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk, skills.waiting_words if skills is not None else ""]),
+            *filter(None, [risk, *(one.waiting_words for one in (skills, kinds) if one)]),
             *hook_words,
             *not_added,
             *session.remarks,
         ),
         no_sandbox=no_sandbox_words(launch, soul) if waits_for_sandbox else "",
     )
+
+
+async def _external(launch: Launch, session: Session) -> tuple[str, ...]:
+    """Return the external agent that does the turns: the requested one, else that of the session; empty for our own."""
+    if launch.demo or launch.external_agent:
+        return launch.external_agent
+    stored = (await asyncio.to_thread(read_state, session.dir)).external_agent
+    return (stored,) if stored else ()
+
+
+async def _external_engine(
+    launch: Launch, session: Session, agent: tuple[str, ...]
+) -> tuple[Callable[..., KimiSoul], ChatProvider]:
+    """Return what makes the engine for an external agent, and what stands for its model. The agent is not started yet.
+
+    Raises:
+        CannotOpen: the package of the protocol is not installed.
+    """
+    from kimi_tui.external.agents import missing_package
+
+    if words := await asyncio.to_thread(missing_package):
+        raise CannotOpen(words, FAILED)
+    await asyncio.to_thread(import_module, "kimi_tui.external.soul")
+    from kimi_tui.external.host import AgentHost
+    from kimi_tui.external.model import AgentModel
+    from kimi_tui.external.soul import maker
+
+    name, *arguments = agent
+    model = AgentModel(name)
+    host = AgentHost(name, arguments, launch.config.external_agents, session, model)
+    await asyncio.to_thread(host.places.read)
+    return maker(host), model
 
 
 def _has_servers(work_dir: Path) -> bool:
@@ -424,6 +480,27 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
         stream_timeout_s=launch.config.stream_timeout_s,
         first_answer_timeout_s=launch.config.first_answer_timeout_s,
     )
+
+
+async def _agent_model(launch: Launch, name: str, effort: str, session_id: str) -> ChatProvider:
+    """Return the model of a sub-agent by its name in the configuration.
+
+    Raises:
+        LLMError: there is none of that name, or it cannot be used.
+    """
+    config = launch.config
+    known = [*config.models, *(one.model for one in config.models.values())]
+    if name not in known:
+        raise LLMError("No model of that name is configured.")
+    try:
+        choice = choose_model(config, Overrides(model=name), os.environ)
+        if isinstance(choice, NeedsChoice):
+            raise LLMError("It has no key yet.")
+        if effort:
+            choice = choice._replace(thinking=effort)
+        return await provider_of(launch._replace(choice=choice), session_id)
+    except (ConfigError, CannotOpen) as error:
+        raise LLMError(str(error)) from error
 
 
 def _check_dialect(name: str) -> None:

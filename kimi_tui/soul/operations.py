@@ -7,22 +7,25 @@ the files are restored, and the events are published. The methods of `KimiSoul` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 from kimi_tui.display_names import some_of
+from kimi_tui.llm.message import Message
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
 from kimi_tui.session.context import Reverted
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.errors import StorageTrouble, UnknownCheckpoint
 from kimi_tui.session.journal import JournalEntry
-from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.schema import Addition, Checkpoint, NewCheckpoint, TokenCount
 from kimi_tui.session.session import Session
 from kimi_tui.soul.compaction import EDITED, CompactionSpan
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import FilesUnknown, NothingToClear, SoulError
-from kimi_tui.soul.messages import segment_at
+from kimi_tui.soul.messages import checkpoint_created, segment_at, segments
+from kimi_tui.soul.rebuilt_history import events_from_messages
 from kimi_tui.soul.rewind_preview import (
     preview_of,
     preview_of_files,
@@ -39,8 +42,17 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.tool_cards import ImageBlock
-from kimi_tui.wire.events import NOTHING_LEFT, LeftBehind, LineChanged, Operation, toll_words
+from kimi_tui.tool_cards import BriefBlock, ImageBlock
+from kimi_tui.wire.events import (
+    NOTHING_LEFT,
+    LeftBehind,
+    LineChanged,
+    Operation,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+    toll_words,
+)
 from kimi_tui.workspace.restore import FileChange, PreparedRestore, RestorePlan
 
 _NAMES: dict[str, str] = {
@@ -176,6 +188,98 @@ class Operations:
         )
         outcomes = await conversation.files.carry_out(prepared, "")
         return self._outcome(reverted, change, prompt, outcomes, images)
+
+    async def bring_files(
+        self, point: Checkpoint, chosen: Collection[str] | None = None
+    ) -> RewindOutcome:
+        """Bring back the files of a checkpoint of any agent of the session, and keep all conversations.
+
+        Raises:
+            FilesUnknown: they cannot be brought back; nothing changed.
+            OSError: the disk refused.
+        """
+        plan = await self.conversation.files.plan(point)
+        if plan.reason:
+            raise FilesUnknown(plan.reason)
+        return await self._files_at(point, await self.conversation.files.prepare(plan, chosen))
+
+    async def back_into_call(
+        self,
+        key: str,
+        point_of_files: Checkpoint | None,
+        chosen: Collection[str] | None = None,
+        shown: Callable[[str], tuple[str, float]] = lambda _: ("", 0.0),
+    ) -> tuple[RewindOutcome, str]:
+        """Go back to where a call at a step of the live world line had no result yet, which makes a new step with the same answer.
+
+        The results of calls before it in that answer stay; those of later ones are dropped, as what followed them is.
+
+        Args:
+            key: the key of the call.
+            point_of_files: the checkpoint, of any agent of the session, whose files to bring back; None for none.
+            chosen: the paths to bring back; None for all that are no conflicts.
+            shown: returns what the card of a call shows beside its result, and the seconds that it took.
+
+        Returns:
+            the outcome, and the new key of the call.
+
+        Raises:
+            UnknownCheckpoint: the step is not on the live world line.
+            FilesUnknown: the files of that time cannot be brought back; nothing changed.
+            OSError: the disk refused.
+        """
+        conversation, context = self.conversation, self.conversation.context
+        uid, _, number = key.rpartition(":")
+        points = context.checkpoints
+        place = next((n for n, one in enumerate(points) if one.uid == uid), -1)
+        if place < 0:
+            raise UnknownCheckpoint("The step that started it is not on the current world line.")
+        point = points[place]
+        (segment,) = segments(context.world_line, place, place + 1)
+        kept = _until_call(segment.messages, int(number) if number.isdecimal() else 0)
+        prepared = None
+        if point_of_files is not None:
+            plan = await conversation.files.plan(point_of_files)
+            if plan.reason:
+                raise FilesUnknown(plan.reason)
+            prepared = await conversation.files.prepare(plan, chosen)
+        again = str(uuid4())
+        end = points[place + 1].offset if place + 1 < len(points) else context.index.size
+        then = _with_usage(
+            kept,
+            context.index.usages_between(point.offset, end),
+            estimated=context.index.is_estimated_behind(point.offset),
+        )
+        figure = conversation.figure_before(point)
+        async with conversation.files.journaled(prepared, "rewind") as entry:
+            reverted = await context.revert_to(
+                point.id,
+                reason="rewind",
+                then=[NewCheckpoint(conversation.marks_checkpoints, uid=again), *then],
+                files=entry,
+                tokens=conversation.known_tokens(point),
+            )
+        await self._refresh(reverted)
+        conversation.files.mark_again(again, uid)
+        conversation.publish_reverted(reverted)
+        first = 0 if kept[0].role == "assistant" else 1
+        made = next(one for one in context.checkpoints if one.uid == again)
+        conversation.publish(checkpoint_created(made, "step", "", figure, first=first))
+        for event in events_from_messages(kept, again):
+            if isinstance(event, ToolCall):
+                card = conversation.all_tools.card(event.name)
+                conversation.publish(replace(event, card=card))
+            elif isinstance(event, ToolResult):
+                words, seconds = shown(f"{uid}:{event.key.rpartition(':')[2]}")
+                display = (*event.display, BriefBlock(words)) if words else event.display
+                conversation.publish(replace(event, display=display, duration_s=seconds))
+            elif not isinstance(event, ToolStarted):
+                conversation.publish(event)
+        outcomes = await conversation.files.carry_out(prepared, "")
+        change = conversation.publish_line_changed(
+            "rewind", reverted.world_line, 0, reverted.entry.uid
+        )
+        return self._outcome(reverted, change, "", outcomes), f"{again}:{number}"
 
     async def clear(self) -> str:
         """Carry out `KimiSoul.clear`."""
@@ -339,7 +443,10 @@ class Operations:
 
     async def _files_only(self, target: Target, prepared: PreparedRestore | None) -> RewindOutcome:
         """Restore the files and keep the conversation."""
-        conversation, point = self.conversation, await self._point(target)
+        return await self._files_at(await self._point(target), prepared)
+
+    async def _files_at(self, point: Checkpoint, prepared: PreparedRestore | None) -> RewindOutcome:
+        conversation = self.conversation
         if prepared is not None:
             async with conversation.files.journaled(prepared, "files") as entry:
                 await conversation.files.record(entry, point.uid, point.id)
@@ -398,6 +505,37 @@ class Operations:
             images=images,
             change=change,
         )
+
+
+def _until_call(messages: Sequence[Message], number: int) -> list[Message]:
+    """Return the messages of a step up to before the result of a call: the answer, and the results of the calls before it."""
+    kept: list[Message] = []
+    n_results = 0
+    for message in messages:
+        if message.role == "tool":
+            if n_results >= number:
+                break
+            n_results += 1
+        elif kept and kept[-1].role != "user":
+            break
+        kept.append(message)
+    return kept
+
+
+def _with_usage(
+    messages: Sequence[Message], usages: Sequence[int], *, estimated: bool
+) -> list[Addition]:
+    """Return the messages of a step as they are written, with the figures before and after its answer."""
+    if len(usages) < 2:
+        return [*messages]
+    records: list[Addition] = []
+    for message in messages:
+        if message.role != "assistant":
+            records.append(message)
+            continue
+        records += [TokenCount(usages[0], estimated=estimated), message]
+        records.append(TokenCount(usages[1], estimated=estimated))
+    return records
 
 
 def _held(left: JournalEntry) -> TokenFigure | None:

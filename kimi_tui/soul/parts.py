@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kimi_tui.session.session import Session
 from kimi_tui.soul.bookmarks import UserMarks
@@ -38,11 +38,18 @@ if TYPE_CHECKING:
     )
     from kimi_tui.tool_cards import ImageBlock
 
+T = TypeVar("T")
+
 
 class Travel:
-    """Time travel: rewinds, jumps, undo and redo, clearing and forks. All of these but a fork can be undone."""
+    """Time travel: rewinds, jumps, undo and redo, clearing and forks. All of these but a fork can be undone.
+
+    Attributes:
+        after: called when another world line became the live one, before anything else may run; None for nothing.
+    """
 
     def __init__(self, operations: Operations, jobs: Jobs, alone: OneAtATime) -> None:
+        self.after: Callable[[], Awaitable[None]] | None = None
         self._operations = operations
         self._jobs = jobs
         self._alone = alone
@@ -84,7 +91,15 @@ class Travel:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone.run(self._operations.rewind(target, files, chosen))
+        return await self._alone.run(
+            self._then(partial(self._operations.rewind, target, files, chosen))
+        )
+
+    async def _then(self, work: Callable[[], Awaitable[T]]) -> T:
+        done = await work()
+        if self.after is not None:
+            await self.after()
+        return done
 
     async def clear(self) -> str:
         """Start again with an empty context in the same session; return a sentence for the user.
@@ -116,11 +131,11 @@ class Travel:
             SoulBusy: something runs; interrupt it first.
             OSError: the disk refused.
         """
-        return await self._alone.run(self._operations.undo(line_name))
+        return await self._alone.run(self._then(partial(self._operations.undo, line_name)))
 
     async def redo(self) -> str:
         """Do again the operation that was undone last; return a sentence for the user. Raises what `undo` raises."""
-        return await self._alone.run(self._operations.redo())
+        return await self._alone.run(self._then(self._operations.redo))
 
     async def fork(
         self,

@@ -34,6 +34,7 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder, encode_record
 from kimi_tui.wire.events import (
     SESSION_FACTS,
+    AgentChanged,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
@@ -162,10 +163,20 @@ class Recorder:
             self._file.append(*part)
 
     def _take(self, record: EventRecord) -> None:
+        if record.source:
+            # A sub-agent has a record of its own.
+            return
         event = record.event
         match event:
-            case ToolOutput() | JobsChanged() | ModeChanged() | PromptProgress() | FutureChanged():
-                # These events tell of this run of the program alone, or are kept in the journal.
+            case (
+                ToolOutput()
+                | JobsChanged()
+                | ModeChanged()
+                | PromptProgress()
+                | FutureChanged()
+                | AgentChanged()
+            ):
+                # These events tell of this run of the program alone, or are kept elsewhere.
                 return
             case ToolsChanged(added=(), removed=()):
                 return

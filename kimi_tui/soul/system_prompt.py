@@ -90,6 +90,35 @@ def build_system_prompt(
     )
 
 
+_OF_AGENT = "You are a sub-agent of kimi-tui"
+
+
+def agent_prompt(
+    role: str,
+    work_dir: Path,
+    environ: Mapping[str, str],
+    today: date,
+    *,
+    no_keys: bool = False,
+    notes: bool = True,
+) -> str:
+    """Return the system prompt of a sub-agent. It reads files, so call it in a thread.
+
+    Args:
+        role: what its kind says of its task.
+        work_dir, environ, today, no_keys, notes: see `build_system_prompt`.
+    """
+    return prompt(
+        "agent_system",
+        ROLE=role.strip(),
+        WORK_DIR=str(work_dir),
+        OS=_system_name(),
+        SHELL=environ.get("SHELL", "/bin/sh"),
+        DATE=today.isoformat(),
+        AGENTS_MD=quoted(notes_for(work_dir, environ, no_keys=no_keys) if notes else []),
+    )
+
+
 def adapted_prompt(system_prompt: str, *, tools: bool, dmail: bool) -> str:
     """Return the system prompt of a session as it is sent now.
 
@@ -142,6 +171,8 @@ def lean_prompt(
         environ: the environment of the program.
         tools: whether the model may call tools.
     """
+    if system_prompt.startswith(_OF_AGENT):
+        return system_prompt
     head, place, rest = system_prompt.partition(_LAST_HEADING)
     is_ours = bool(place) and head.startswith(_OURS)
     found = _FACTS.search(rest) if is_ours else None

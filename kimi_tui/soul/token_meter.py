@@ -264,7 +264,7 @@ class TokenMeter:
         window, trigger, window_estimated = self._known_window
         if info is not None:
             window, window_estimated = info.window, info.window_estimated
-            trigger = limits.compaction_trigger(window) if window else 0
+            trigger = limits.compaction_trigger(window) if window and limits.compacts else 0
         tools, talk = self._sums.between()
         guess = self._system + talk + tools
         # The parts are estimates, scaled so that their sum is the shown figure.

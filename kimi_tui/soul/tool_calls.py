@@ -12,7 +12,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -39,6 +39,7 @@ from kimi_tui.soul.tool_results import (
 )
 from kimi_tui.tool_cards import OWN_COMMAND, short_name
 from kimi_tui.tools.added_folders import AddedFolders
+from kimi_tui.tools.agent_kind import AgentTask
 from kimi_tui.tools.base import (
     RESULTS_NAME,
     TO_GO_OUTSIDE,
@@ -109,6 +110,7 @@ class ToolRuntime:
     goes to the model. `ready` waits for what calls need. `moved_from` is the path that the work folder had before; empty if it has had one path only. Without
     `reads_notes` the notes of folders are not read. `hooks` run before and after calls, `checks` after edits; None for none.
     `added` are the folders that the user added beside the work folder. `unsaved` returns the text of a file in the user's editor.
+    `run_agent` runs a sub-agent; None where there can be none. `paused` returns the keys of calls whose sub-agents can go on.
     """
 
     conversation: Conversation
@@ -126,6 +128,8 @@ class ToolRuntime:
     checks: EditChecks | None = None
     added: AddedFolders | None = None
     unsaved: Callable[[str], Awaitable[str | None]] | None = None
+    run_agent: Callable[[AgentTask, str], Awaitable[ToolOutcome]] | None = None
+    paused: Callable[[], Collection[str]] = tuple
 
 
 class ToolBatch:
@@ -157,7 +161,7 @@ class ToolBatch:
         slices = TimeSlices()
         for call in self._calls:
             tool = self._conversation.toolset.get(call.name)
-            is_alone = tool is not None and tool.changes != "nothing"
+            is_alone = tool is not None and tool.changes_of(call.arguments) != "nothing"
             if is_alone:
                 # The disk is waited for just before the change, and by then it may be done.
                 self._conversation.context.sync_soon()
@@ -271,6 +275,11 @@ class _RunningCall:
         self._changes: list[ChangingTool] = []
 
     @property
+    def _name(self) -> str:
+        """The name of the tool for hooks: its own, also if the model called it by another one."""
+        return self._call.name if self._tool is None else self._tool.name
+
+    @property
     def may_have_acted(self) -> bool:
         """Whether the call got further than to a first question without an answer."""
         return not self._asking or bool(self._changes)
@@ -298,9 +307,11 @@ class _RunningCall:
             results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
             unsaved=runtime.unsaved,
+            run_agent=runtime.run_agent,
             renewed=self._renewed,
         )
-        limit_s = conversation.limits.tool_timeout_s
+        is_timed = self._tool is None or self._tool.is_timed
+        limit_s = conversation.limits.tool_timeout_s if is_timed else None
         # A changing call begins when it may; a reading call that has not asked by then is shown as running.
         timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
         if self._tool is not None and self._tool.changes != "nothing":
@@ -322,7 +333,7 @@ class _RunningCall:
             outcome = rejection(feedback)
         except TimeoutError:
             outcome = failure(
-                f"{call.name} was stopped: it ran longer than {limit_s:.0f} seconds.",
+                f"{call.name} was stopped: it ran longer than {limit_s or 0:.0f} seconds.",
                 brief="timed out",
             )
         finally:
@@ -369,7 +380,7 @@ class _RunningCall:
         self._asking = True
         await self._conversation.context.sync()
         asked_at = time.monotonic()
-        said = await hooks.before_tool(call.name, call.arguments, call.key)
+        said = await hooks.before_tool(self._name, call.arguments, call.key)
         if said.asks and not said.by:
             shown = short_name(call.name, None if self._tool is None else self._tool.card)
             question = ApprovalQuestion(
@@ -433,7 +444,7 @@ class _RunningCall:
         asked_at = time.monotonic()
         try:
             said = await hooks.after_tool(
-                call.name,
+                self._name,
                 self._arguments,
                 call.key,
                 outcome.output,
@@ -546,7 +557,7 @@ class _RunningCall:
                 instead = await approval.ask(ask, key=call.key, tool=call.name) or instead
         self._asking = False
         self._waited_s += time.monotonic() - asked_at
-        if self._limit is not None:
+        if self._limit is not None and (self._tool is None or self._tool.is_timed):
             loop = asyncio.get_running_loop()
             self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
         self._publish_started()

@@ -160,8 +160,9 @@ class Ledger:
         is_exact = status.step_input is None or not status.estimated
         spent = ModelUsage(grown[0], grown[1], grown[2], is_exact)
         models = self._spent.setdefault(uid, {})
-        known = models.get(status.model)
-        models[status.model] = spent if known is None else known + spent
+        model = status.spent_by or status.model
+        known = models.get(model)
+        models[model] = spent if known is None else known + spent
 
     def total_cost(self) -> Cost | None:
         """Return the cost of the whole session; None if no prices are set."""

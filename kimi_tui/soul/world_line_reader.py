@@ -21,6 +21,7 @@ from kimi_tui.soul.messages import (
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind_values import Target
+from kimi_tui.soul.stored_agents import agents_as_markdown
 from kimi_tui.wire.events import ContextReverted, EventRecord
 from kimi_tui.workspace.diff import Divergence
 
@@ -101,7 +102,8 @@ class WorldLineReader:
         end = None if target.is_end else line.index.checkpoint(target.id).message_index
         # Messages that are appended during the export do not belong to the copy.
         kept = line.messages[: len(line.messages) if end is None else end]
-        return await asyncio.to_thread(as_markdown, kept)
+        agents = await agents_as_markdown(self.session)
+        return await asyncio.to_thread(as_markdown, kept, agents)
 
     async def summaries(self) -> Sequence[StoredSummary]:
         """Return the summaries on the live line, oldest first."""

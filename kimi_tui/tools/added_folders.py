@@ -109,7 +109,7 @@ class AddedFolders:
         if path in self.paths:
             return path
         if len(self.paths) >= _MOST:
-            raise BadFolder(f"There are {_MOST} added folders already.")
+            raise BadFolder(f"At most {_MOST} folders can be added.")
         found = os.stat(path)
         self._added = [one for one in self._added if one.path != path]
         self._added.append(_Added(path, found.st_dev, found.st_ino))

@@ -28,6 +28,7 @@ from kimi_tui.tools.arguments import bad_arguments, explained, with_json_parsed
 from kimi_tui.tools.outcome import FileEdit, ToolOutcome
 
 if TYPE_CHECKING:
+    from kimi_tui.tools.agent_kind import AgentTask
     from kimi_tui.tools.jobs import Jobs
     from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -186,6 +187,7 @@ class ToolEnv:
         room_chars: the largest number of characters of a result if the model's window is small; None for the tool's own limit.
         unsaved: returns the text of a file in the user's editor, by its absolute path, or None if that is not known; None without an
             editor.
+        run_agent: runs a sub-agent for the call of this key to its end; None where there can be none.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
 
@@ -206,6 +208,7 @@ class ToolEnv:
     results: Path | None = None
     room_chars: int | None = None
     unsaved: Callable[[str], Awaitable[str | None]] | None = None
+    run_agent: Callable[[AgentTask, str], Awaitable[ToolOutcome]] | None = None
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
 
@@ -219,6 +222,15 @@ class Tool(ABC, Generic[Params]):
     """The look of its calls on the screen. Tools in `tool_cards.KNOWN` have that card."""
     lean_params: tuple[str, ...] = ()
     """The parameters that are described to a model with a small window; empty if such a model does not get the tool by default."""
+    other_names: tuple[str, ...] = ()
+    """Further names by which a model may call it, that are not told."""
+    is_timed: bool = True
+    """Whether a call is stopped when it takes longer than the limit of tools."""
+
+    def changes_of(self, arguments: str) -> Changes:
+        """Return the changes that a call with these arguments (JSON text) may make: `changes`, or less."""
+        del arguments
+        return self.changes
 
     @property
     def description(self) -> str:

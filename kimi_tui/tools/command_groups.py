@@ -440,7 +440,7 @@ def simple_words(command: str, shfmt: str | None) -> list[str]:
     """
     words = _recognised(command)
     if shfmt is None:
-        raise NotSimple("the program shfmt, which checks how a shell reads it, is missing")
+        raise NotSimple("shfmt is missing, the program that shows how a shell reads a command")
     if _parsed(command, shfmt) != words:
         raise NotSimple("two parsers of shell commands read it differently")
     return words

@@ -22,8 +22,12 @@ from kimi_tui import app_paths
 from kimi_tui.filesystem import links_to, real_path
 from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
-from kimi_tui.tools.sandbox.policy import NoSandbox, named_by_settings, repositories_behind
-from kimi_tui.tools.sandbox.view import STANDS_FOR
+from kimi_tui.tools.sandbox.policy import (
+    STANDS_FOR,
+    NoSandbox,
+    named_by_settings,
+    repositories_behind,
+)
 from kimi_tui.workspace.protected_names import (
     GuardedLink,
     NameList,
@@ -544,7 +548,7 @@ async def ask_to_change(
     if reason:
         where += f"; {reason}"
     if lost:
-        where += f"; its present text cannot be restored: {lost}"
+        where += f"; its current text cannot be restored: {lost}"
     if edit.unseen:
         where += f"; {edit.unseen}"
     ordinary = here and not reason and n_links <= 1 and not lost and not edit.unseen

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from kimi_tui.tools.supervisor import preparing, request_of, supervised, told
+from kimi_tui.tools.supervisor import kind_of, preparing, request_of, supervised, told
 
 T = TypeVar("T")
 
@@ -365,7 +365,8 @@ class PreparedProcess:
             request = request_of(
                 command.mark, command.work_dir, command.words, command.environ, command.argv
             )
-            process = self._answer(channel, b"S", [request, orders, reports, output])
+            kind = kind_of(command.words)
+            process = self._answer(channel, kind, [request, orders, reports, output])
             if process is None:
                 return None
             os.write(order, b"G")

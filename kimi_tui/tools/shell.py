@@ -19,7 +19,7 @@ from kimi_tui.app_paths import home_of
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
-from kimi_tui.tool_cards import ShellBlock
+from kimi_tui.tool_cards import ALLOWED_BY, IN_THE_WAY, ShellBlock
 from kimi_tui.tools.base import TO_GO_OUTSIDE, TO_RUN, ApprovalQuestion, Changes, ToolEnv, TypedTool
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.jobs import Job, Jobs, OutputTail
@@ -33,8 +33,8 @@ from kimi_tui.tools.process import (
 )
 from kimi_tui.tools.programs import find_program, planted_in
 from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
-from kimi_tui.tools.sandbox.policy import IN_THE_WAY, NoSandbox, refused
-from kimi_tui.tools.sandbox.refusals import ALLOWED_BY, hidden_reads
+from kimi_tui.tools.sandbox.policy import NoSandbox, refused
+from kimi_tui.tools.sandbox.refusals import hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Confined
 from kimi_tui.tools.text import format_size
 
@@ -621,7 +621,7 @@ def _job_of(job_id: int, env: ToolEnv) -> Job:
     known = ", ".join(str(one.id) for one in env.jobs.running) if env.jobs is not None else ""
     raise ToolProblem(
         f"No background task has the id {job_id}. "
-        + (f"These ids run: {known}." if known else "None runs now."),
+        + (f"These are running: {known}." if known else "No background task is running."),
         brief="no such id",
     )
 

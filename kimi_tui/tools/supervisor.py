@@ -4,8 +4,10 @@ It is the subreaper (Linux) of processes that lose their parent, so none escapes
 process group. It reads a pipe whose other end the program holds open, so it notices every end of the program.
 (PR_SET_PDEATHSIG would reach the command alone, not its descendants, and depends on the thread that forked.)
 
-With namespaces there are two more processes between the supervisor and the command: the one that entered them, and process 1
-of the new process namespace, whose end ends all processes in it. Both end with the supervisor.
+With namespaces a supervisor that was forked from the prepared process is process 1 of the command's own process namespace, whose
+end ends all processes in it: it confines itself, then starts the command below itself (`_begin_first`). If it was started as an
+interpreter of its own, there are two more processes between it and the command: the one that entered the namespaces, and their
+process 1. Both end with the supervisor.
 
 It is forked from a prepared process (`prepare`, started with the arguments of `preparing`), a small interpreter that has
 loaded everything, so that no command waits for that. Where this is not possible, `supervised` makes the arguments that start
@@ -43,6 +45,9 @@ _ENDING_MS = 5
 _MOST_BYTES = 64
 _N_DESCRIPTORS = 4
 _MOST_DESCRIPTORS = 16
+_ONLINE = b"O"
+_OF_NAMESPACES = (b"N", _ONLINE)
+"""Requests for a supervisor that is process 1 of its command's namespaces."""
 
 
 _BEGIN = (
@@ -96,6 +101,13 @@ def told(words: "Sequence[str]") -> int:
     return held
 
 
+def kind_of(words: "Sequence[str]") -> bytes:
+    """Return the kind of the request for a supervisor whose command is confined by these words."""
+    if "level:full" not in words:
+        return b"S"
+    return _ONLINE if "network:on" in words else b"N"
+
+
 def request_of(
     mark: str,
     work_dir: str,
@@ -125,7 +137,7 @@ def prepare(requests: int) -> None:
     """Fork a process for each request until the program ends; does not return.
 
     A request is a byte with descriptors: `S` for a supervisor, with the file of `request_of`, orders, reports, and the command's
-    output; `P` for a search program, with the file, its output, its errors, the pipe for its exit code, its folder, and those that
+    output; `N` for one in namespaces, `O` for one in namespaces with the network outside, both with the same; `P` for a search program, with the file, its output, its errors, the pipe for its exit code, its folder, and those that
     it knows by their numbers, which are the mark of the request. The answer is the process id, with a descriptor of that process;
     without one, nothing was started. This process reads nothing of a request, and keeps only the pipes for exit codes, so it
     holds nothing of a session.
@@ -141,6 +153,7 @@ def _prepare(requests: int) -> None:
 
     _set(_PR_SET_DUMPABLE, 0)
     _import_confine()
+    sys.modules["confine"].prepare()
     # The program may end before anything notices that its end of the socket is closed: a process that it forked may hold it.
     program = os.pidfd_open(os.getppid())
     wake_read, wake_write = os.pipe()
@@ -178,17 +191,28 @@ def _prepare(requests: int) -> None:
         if len(given) < _N_DESCRIPTORS:
             return
         itself = os.getpid()
+        child, has_user, sockets, ids = -1, False, -1, (os.geteuid(), os.getegid())
         try:
-            child = os.fork()
+            if data in _OF_NAMESPACES:
+                sockets = os.open("/proc/net/unix", os.O_RDONLY | os.O_CLOEXEC)
+                child, has_user = sys.modules["confine"].fork_first(data == _ONLINE)
+            is_first = child >= 0
+            if not is_first:
+                # Where namespaces are refused, a supervisor outside says why.
+                child = os.fork()
         except OSError:
-            child = -1
+            is_first = False
         if child == 0:
             for descriptor in (requests, wake_read, wake_write, program, *codes.values()):
                 os.close(descriptor)
-            if data == b"S":
-                _begin_forked(*given)
-            else:
+            if data == b"P":
                 _begin_search(itself, *given)
+            elif is_first:
+                _begin_first(ids if has_user else None, sockets, *given)
+            else:
+                _begin_forked(*given)
+        if sockets >= 0:
+            os.close(sockets)
         kept = given[3] if data == b"P" and child > 0 else -1
         if kept >= 0:
             codes[child] = kept
@@ -257,21 +281,30 @@ def _begin_search(
         os._exit(126)
 
 
+def _taken_over(
+    request: int, output: int
+) -> "tuple[bytes, bytes, list[str], list[bytes], dict[bytes, bytes]]":
+    """Lead a session, take over the command's streams and read its request: the mark, the folder, the words, the command with its
+    arguments, and the variables.
+    """
+    os.setsid()
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, at in ((nowhere, 0), (output, 1), (output, 2)):
+        os.dup2(descriptor, at)
+    for descriptor in (nowhere, output):
+        os.close(descriptor)
+    with open(request, "rb") as file:
+        head, mark, work_dir, *texts = file.read().split(b"\0")
+    n_words, n_variables, _ = map(int, head.split())
+    at = n_words + n_variables
+    environ = dict(text.split(b"=", 1) for text in texts[n_words:at])
+    return mark, work_dir, [*map(os.fsdecode, texts[:n_words])], texts[at:], environ
+
+
 def _begin_forked(request: int, orders: int, reports: int, output: int) -> None:
     """Run a supervisor in a process that was forked from the prepared one; does not return."""
     try:
-        os.setsid()
-        nowhere = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, at in ((nowhere, 0), (output, 1), (output, 2)):
-            os.dup2(descriptor, at)
-        for descriptor in (nowhere, output):
-            os.close(descriptor)
-        with open(request, "rb") as file:
-            head, mark, work_dir, *texts = file.read().split(b"\0")
-        n_words, n_variables, _ = map(int, head.split())
-        words = [*map(os.fsdecode, texts[:n_words])]
-        at = n_words + n_variables
-        environ = dict(text.split(b"=", 1) for text in texts[n_words:at])
+        mark, work_dir, words, command, environ = _taken_over(request, output)
         # Nothing is started for a program that has given up waiting, as it starts the command in another way.
         if os.read(orders, 1) == b"G":
             try:
@@ -279,9 +312,124 @@ def _begin_forked(request: int, orders: int, reports: int, output: int) -> None:
             except OSError as error:
                 _report(reports, f"E {error.errno}")
                 return
-            os._exit(main(orders, reports, os.fsdecode(mark), words, texts[at:], environ))
+            os._exit(main(orders, reports, os.fsdecode(mark), words, command, environ))
     finally:
         os._exit(127)
+
+
+def _begin_first(
+    ids: "tuple[int, int] | None",
+    sockets: int,
+    request: int,
+    orders: int,
+    reports: int,
+    output: int,
+) -> None:
+    """Run a supervisor as process 1 of the command's namespaces; does not return.
+
+    Args:
+        ids: the user and group outside, if it has a user namespace of its own.
+        sockets: a descriptor of the kernel's list of sockets outside.
+        request, orders, reports, output: the descriptors of the request.
+    """
+    try:
+        mark, work_dir, words, command, environ = _taken_over(request, output)
+        # It writes to files in its `/proc/self` until it has set everything up.
+        _set(_PR_SET_DUMPABLE, 1)
+        held: object = None
+        try:
+            os.chdir(work_dir)
+            held = sys.modules["confine"].set_up_first(words, sockets, ids)
+        except OSError as error:
+            _set(_PR_SET_DUMPABLE, 0)
+            _report_error(reports, error)
+        # Nothing is started for a program that has given up waiting, as it starts the command in another way.
+        if os.read(orders, 1) == b"G":
+            environ[MARK_NAME.encode()] = mark
+            os._exit(_main_of_first(orders, reports, held, command, environ))
+    finally:
+        os._exit(127)
+
+
+def _main_of_first(
+    orders: int,
+    reports: int,
+    held: object,
+    command: list[bytes],
+    environ: "Mapping[bytes, bytes]",
+) -> int:
+    """Start the command below process 1, and report and carry out orders as `main` does; return the exit code.
+
+    All processes in the namespace are below this one, so a signal reaches all of them at once, and none is left if it has no child.
+    It is confined as the command is, which it starts without a copy of itself.
+
+    Args:
+        held: what it needs to confine itself; None to start nothing.
+        orders, reports, command, environ: as for `main`.
+    """
+    wake_read = _woken_by_children()
+    changed = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # These signals are for the command, which ignores those that the program ignores.
+        if signal.signal(number, signal.SIG_IGN) != signal.SIG_IGN:
+            changed.append(number)
+    child = -1
+    try:
+        if held is not None:
+            sys.modules["confine"].confine_command(held)
+            child = os.posix_spawn(command[0], command, environ, setsid=True, setsigdef=changed)
+    except OSError as error:
+        _report_error(reports, error)
+    _leave_streams()
+    poll = select.poll()
+    poll.register(orders, select.POLLIN)
+    poll.register(wake_read, select.POLLIN)
+    # The command may have ended before the first wait.
+    _reap(child, reports)
+    while True:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+        _reap(child, reports)
+        if orders not in ready:
+            continue
+        for order in os.read(orders, 16) or b"\0":
+            if order == ord("T"):
+                _signal_others(signal.SIGTERM)
+            elif order == ord("K"):
+                left = _end_others(child, reports, wake_read, signal.SIGKILL, _ROUNDS * _ROUND_S)
+                _report(reports, f"L {int(left)}")
+            elif order == ord("Q"):
+                return 0
+            else:
+                # The program is gone; the kernel kills what is left when this process ends.
+                _end_others(child, reports, wake_read, signal.SIGTERM, _GRACE_S)
+                return 0
+
+
+def _end_others(child: int, reports: int, wake: int, number: int, most_s: float) -> bool:
+    """Signal all other processes of the namespace, and wait for their end for so many seconds; return whether one is left."""
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    deadline = time.monotonic() + most_s
+    _signal_others(number)
+    while _reap(child, reports):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return True
+        if poll.poll(left_s * 1000):
+            os.read(wake, 4096)
+        if number == signal.SIGKILL:
+            # One that was started meanwhile has not got it.
+            _signal_others(number)
+    return False
+
+
+def _signal_others(number: int) -> None:
+    try:
+        os.kill(-1, number)
+    except OSError:
+        return
 
 
 def _words_from(descriptor: int) -> list[str]:
@@ -315,17 +463,11 @@ def main(
     _set(_PR_SET_DUMPABLE, 0)
     for descriptor in (orders, reports):
         os.set_inheritable(descriptor, False)
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _wake)
+    wake_read = _woken_by_children()
     child = os.fork()
     if child == 0:
         _exec_command(command, words, {**environ, MARK_NAME.encode(): mark.encode()}, reports)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        # The output must end when the command and its processes have closed it, not when this process ends.
-        os.dup2(nowhere, descriptor)
+    _leave_streams()
     poll = select.poll()
     poll.register(orders, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
@@ -354,6 +496,22 @@ def main(
                     _reap(child, reports)
                 _kill_all(child, reports, wake_read)
                 return 0
+
+
+def _woken_by_children() -> int:
+    """Return the descriptor of a pipe that is readable after the end of a child."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _wake)
+    return wake_read
+
+
+def _leave_streams() -> None:
+    """Close the standard streams: the output must end when the command and its processes have closed it, not when this process ends."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
 
 
 def _wake(number: int, frame: object) -> None:
@@ -390,8 +548,7 @@ def _exec_command(
             signal.signal(number, signal.SIG_DFL)
         os.execve(command[0], command, environ)
     except OSError as error:
-        why = str(error.strerror).replace("\n", " ") if words else ""
-        _report(reports, f"E {error.errno} {why}".rstrip())
+        _report_error(reports, error, has_reason=bool(words))
     finally:
         os._exit(127)
 
@@ -409,9 +566,7 @@ def _wait_for_descendants(child: int, reports: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # These signals are for the command.
         signal.signal(number, signal.SIG_IGN)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    _leave_streams()
     code = 127
     while True:
         try:
@@ -435,6 +590,11 @@ def _import_confine() -> None:
         sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox"))
         # The module is imported by name, as no package is known here.
         __import__("confine")
+
+
+def _report_error(reports: int, error: OSError, *, has_reason: bool = True) -> None:
+    why = str(error.strerror).replace("\n", " ") if has_reason else ""
+    _report(reports, f"E {error.errno} {why}".rstrip())
 
 
 def _report(reports: int, line: str) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.tool_cards import KNOWN, PLAIN, Card
+from kimi_tui.tools.agent import AgentTool
+from kimi_tui.tools.agent_kind import SHIPPED, AgentKind
 from kimi_tui.tools.arguments import encodable, parsed
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.file_edit import StrReplaceFile, WriteFile
@@ -46,6 +48,12 @@ class Toolset:
 
     def __init__(self, tools: Iterable[AnyTool], *, lean: bool = False) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._others = {
+            other: tool
+            for tool in self._tools.values()
+            for other in tool.other_names
+            if other not in self._tools
+        }
         self.specs: tuple[ToolSpec, ...] = tuple(
             tool.lean_spec() if lean else tool.spec() for tool in self._tools.values()
         )
@@ -61,8 +69,8 @@ class Toolset:
         return frozenset(one.name for one in self._tools.values() if one.changes == "anything")
 
     def get(self, name: str) -> AnyTool | None:
-        """Return the tool with this name."""
-        return self._tools.get(name)
+        """Return the tool with this name, or with this other name."""
+        return self._tools.get(name) or self._others.get(name)
 
     def without(self, *names: str) -> Toolset:
         """Return a toolset without the tools with these names."""
@@ -87,7 +95,7 @@ class Toolset:
 
     def card(self, name: str) -> Card | None:
         """Return the card to be stored with a call of this tool; None if its name is enough."""
-        tool = self._tools.get(name)
+        tool = self.get(name)
         return None if tool is None or name in KNOWN or tool.card == PLAIN else tool.card
 
     def lean(self, added: Iterable[str] = ()) -> Toolset:
@@ -101,7 +109,7 @@ class Toolset:
 
     def accepts(self, name: str, arguments: str) -> bool:
         """Return whether there is a tool with this name, and the arguments (JSON text) fit its parameters."""
-        tool = self._tools.get(name)
+        tool = self.get(name)
         if tool is None:
             return False
         try:
@@ -125,7 +133,7 @@ class Toolset:
             ToolRejected: the user said no.
             asyncio.CancelledError: the call was stopped.
         """
-        tool = self._tools.get(name)
+        tool = self.get(name)
         if tool is None:
             return self._unknown(name)
         try:
@@ -167,11 +175,14 @@ def _parameters_of(tool: AnyTool, arguments: str | None) -> Any:
     return tool.parse(parsed(arguments))
 
 
-def default_toolset(allowed_hosts: Sequence[str] = ()) -> Toolset:
+def default_toolset(
+    allowed_hosts: Sequence[str] = (), kinds: Sequence[AgentKind] = SHIPPED
+) -> Toolset:
     """Return all built-in tools that need no configuration.
 
     Args:
         allowed_hosts: the hosts whose pages need no approval.
+        kinds: the kinds of sub-agents.
     """
     return Toolset(
         [
@@ -188,5 +199,6 @@ def default_toolset(allowed_hosts: Sequence[str] = ()) -> Toolset:
             AskUserQuestion(),
             ExitPlanMode(),
             SendDMail(),
+            AgentTool(kinds),
         ]
     )

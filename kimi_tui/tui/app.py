@@ -253,8 +253,9 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     # --- screens
 
     def _is_first_run(self) -> bool:
-        """Return whether no model is configured."""
-        return not self.launch.demo and not isinstance(self.launch.choice, ModelChoice)
+        """Return whether a model is needed and none is configured."""
+        has_own = self.launch.demo or bool(self.launch.external_agent)
+        return not has_own and not isinstance(self.launch.choice, ModelChoice)
 
     def _first_sheets(self) -> list[str | PurePath]:
         if self.launch.replay:
@@ -637,13 +638,13 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self.theme = self._theme_named(AUTO).name
 
     @on(SettingsOpened)
-    def _settings_opened(self) -> None:
+    def _settings_opened(self, event: SettingsOpened) -> None:
         from kimi_tui.tui.dialogs.settings import ConfigurationFile, SettingsScreen
 
         path, theirs = self.launch.config_path, kimi_cli_config_file()
         copied = theirs if not path.exists() and theirs.exists() else None
         file = ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
-        self.push_screen(SettingsScreen(self.launch.config, file, self._commands))
+        self.push_screen(SettingsScreen(self.launch.config, file, self._commands, event.key))
 
     # The class is imported when it is opened, so its messages are named by their handlers.
 
@@ -664,6 +665,9 @@ class KimiApp(PatchedApp, inherit_bindings=False):
                 self._terminal.splits_alt = config.prompt.vim
             for screen in self._open_screens:
                 screen.prompt.area.use_vim(on=config.prompt.vim)
+        elif key.startswith("statusline."):
+            for screen in self._open_screens:
+                screen.show_status_line(config.statusline)
         elif key == "reduced_motion":
             self.animation_level = "none" if config.reduced_motion else "full"
 
@@ -836,7 +840,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         if self.return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
-            self.exit_message = "the program hung and was ended"
+            self.exit_message = "kimi-tui hung and was ended"
             with suppress(Exception):
                 path = log_file()
                 log_hang(path, self._secrets)
@@ -855,7 +859,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.exit_message = f"ended by {name}; {short(path)} says at which place in the program"
+        self.exit_message = f"ended by {name}; {short(path)} says where in the program"
         return True
 
     def print_exit_messages(self) -> None:

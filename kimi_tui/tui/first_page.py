@@ -66,12 +66,20 @@ def first_hints(
     key = key_of("mode", keys)
     change = "This key changes the mode." if key else "This command changes the mode."
     has_modes = "session" in parts
+    words = f"{unasked_words(mode, sandbox=sandbox)} {change}"
+    if "model" not in parts:
+        words = "changes the mode of the agent: what it does without asking"
     return known(
-        ((key or "/mode") if has_modes else "", f"{unasked_words(mode, sandbox=sandbox)} {change}"),
+        ((key or "/mode") if has_modes else "", words),
         ("/", "lists the commands"),
         (key_of("escape", keys), "stops the agent and keeps its steps"),
         (timeline, "goes back to any step. Nothing is lost"),
     )
+
+
+def parts_at_start(launch: Launch) -> Collection[PartName]:
+    """Return the parts that the agent has, as far as the launch says: an external one has no model of ours."""
+    return PARTS - {"model"} if launch.external_agent else PARTS
 
 
 def idle_hints(keys: Mapping[str, str], *, extended: bool, empty: bool = True) -> tuple[Hint, ...]:
@@ -106,6 +114,7 @@ class FirstPage(NamedTuple):
 
     `hints` are those of the start page; empty for a page without. `reading` is the text in the chat of a session that is being
     read; empty for a new session. `footer` are the keys in the last row, `typed_footer` those while there is text in the prompt.
+    `has_status` says that the row above the footer belongs to the status line.
     """
 
     heading: HeaderText
@@ -113,6 +122,7 @@ class FirstPage(NamedTuple):
     reading: str = ""
     footer: tuple[Hint, ...] = ()
     typed_footer: tuple[Hint, ...] = ()
+    has_status: bool = False
 
 
 def first_page(launch: Launch) -> FirstPage:
@@ -124,10 +134,11 @@ def first_page(launch: Launch) -> FirstPage:
     return FirstPage(
         heading_of(launch)._replace(title=OPENING if reads else ""),
         # The demo has hints of its own.
-        () if reads or launch.demo else first_hints(keys, launch.mode),
+        () if reads or launch.demo else first_hints(keys, launch.mode, parts_at_start(launch)),
         READING if reads else "",
         idle_hints(keys, extended=False) if has_footer else (),
         idle_hints(keys, extended=False, empty=False) if has_footer else (),
+        any(launch.config.statusline),
     )
 
 
@@ -146,7 +157,8 @@ def page_rows(
     margin = Span(" " * MARGIN)
     inner = max(0, width - 2 * MARGIN)
     pad = [Line((), fill="raised")] * (height >= SHORT_BELOW)
-    below = [Line(()), *pad, *prompt, *pad, Line((margin, *hint_spans(page.footer, inner)))]
+    last = [*[Line()] * page.has_status, Line((margin, *hint_spans(page.footer, inner)))]
+    below = [Line(()), *pad, *prompt, *pad, *last]
     top = Line((margin, *heading_spans(page.heading, inner, glyphs)))
     body = _body_rows(page, width, max(0, height - 1 - len(below)), glyphs)
     return [top, *body, *below][:height]

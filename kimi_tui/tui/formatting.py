@@ -206,7 +206,7 @@ def author_words(author: LineAuthor, now: datetime) -> tuple[str, str, str]:
     if author.who != "agent":
         return _AUTHORS[author.who], "", when if author.who != "before" else ""
     point = f"#{author.checkpoint_id}" if author.checkpoint_id >= 0 else "agent"
-    where = f"{point} line {author.world_line}" if author.world_line else point
+    where = f"{point} world line {author.world_line}" if author.world_line else point
     return where, author.tool, when
 
 
@@ -256,6 +256,17 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     if width <= 0:
         return ""
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
+
+
+def cut_head(text: str, width: int, mark: str = "…") -> str:
+    """Shorten to `width` terminal cells, with a mark in place of the beginning; empty if not even the mark fits."""
+    if cell_len(text) <= width:
+        return text
+    room, kept = width - cell_len(mark), len(text)
+    while kept and room - cell_len(text[kept - 1]) >= 0:
+        room -= cell_len(text[kept - 1])
+        kept -= 1
+    return f"{mark}{text[kept:]}" if width >= cell_len(mark) else ""
 
 
 def cut_middle(text: str, width: int, mark: str = "…") -> str:

@@ -19,6 +19,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from kimi_tui.launch import Launch
+from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame_rows import (
     BROAD_FROM,
     GAP,
@@ -38,7 +39,7 @@ from kimi_tui.tui.frame_rows import (
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.notices import NoticingPane
 from kimi_tui.tui.row_list import PaintedRows, plain
-from kimi_tui.tui.rows import Line
+from kimi_tui.tui.rows import COLOUR, Line, Span, fitted, sides, spans_width
 from kimi_tui.tui.screens import add_sheets, app_of
 from kimi_tui.tui.stored_rows import StoredRows
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
@@ -131,6 +132,56 @@ class Footer(PaintedRows):
         return [hint_row(self.hints, width)] if app_of(self).screen is self.screen else []
 
 
+# --- status line, the row above the footer
+
+
+class StatusRow(PaintedRows):
+    """The row of the status line: what a command printed at its left, and facts at its right; or the facts alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[list[Span], list[str]] = [], []
+
+    def show(self, printed: list[Span], facts: list[str]) -> None:
+        """Show other texts.
+
+        Args:
+            printed: the spans of a command's line, in the styles of `ansi_line.ansi_spans`.
+            facts: texts of one line each, the most important first.
+        """
+        if self._shown != (printed, facts):
+            self._shown = printed, facts
+            self.refresh()
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """Return the row, with as many facts as fit beside what was printed."""
+        printed, facts = self._shown
+        room = width - (cells + GAP if (cells := spans_width(printed)) else 0)
+        glyphs = glyphs_of(self)
+        dot = f" {glyphs.pending} "
+        shown: list[str] = []
+        for fact in facts:
+            if cell_len(dot.join([*shown, fact])) <= room:
+                shown.append(fact)
+            elif not shown and not printed:
+                shown.append(cut(fact, room, glyphs.cut))
+        words = Span(dot.join(shown), "quiet")
+        left = [span._replace(style=self._style(span.style)) for span in printed]
+        if spans_width(left) > width:
+            left = [*fitted(left, width - 1), Span(glyphs.cut, "quiet")]
+        return [Line(tuple(sides(left, [words], width) if left else [words]))]
+
+    def _style(self, style: str) -> str:
+        """Return a style that the painter knows: a colour of the program's own stands on its background, or on that of the row."""
+        if not style.startswith(COLOUR):
+            return style
+        back = self.rich_style.bgcolor
+        if back is None or back.triplet is None:
+            # The colours are those of the terminal, which has perhaps sixteen.
+            return "ink"
+        return style if not style.endswith("@") else f"{style}{back.triplet.hex}"
+
+
 # --- panes and frame
 
 
@@ -187,17 +238,46 @@ class TimelinePane(NoticingPane):
     def __init__(self) -> None:
         super().__init__(id="timeline-pane")
         self._timeline: Timeline | None = None
+        """The visible timeline."""
+        self._own: Timeline | None = None
+        """The timeline of the session, which another one may cover."""
 
     def mount_timeline(self, timeline: Timeline) -> None:
         """Mount the timeline in the pane."""
-        self._timeline = timeline
+        self._timeline = self._own = timeline
         self.border_title = "Timeline"
         self.name_keys()
         self.mount(timeline)
 
     def on_unmount(self) -> None:
         """Drop the timeline: Textual may keep the pane alive longer than it shows it."""
-        self._timeline = None
+        self._timeline = self._own = None
+
+    def read(self, timeline: Timeline) -> None:
+        """Show another timeline in place of that of the session."""
+        if self._own is not None:
+            self._timeline, self._own.display = timeline, False
+            timeline.overlay = self._own.overlay
+            self.name_keys()
+            self.mount(timeline)
+
+    def end_reading(self) -> None:
+        """Remove another timeline, and show that of the session again."""
+        timeline, own = self._timeline, self._own
+        if timeline is not None and own is not None and timeline is not own:
+            self._timeline, own.display = own, True
+            self.name_keys()
+            timeline.remove()
+
+    def fit(self, *, floats: bool) -> None:
+        """Place the visible timeline beside the chat, or floating over it."""
+        if self._timeline is not None:
+            self._timeline.overlay = floats
+
+    @property
+    def shown(self) -> Timeline | None:
+        """The visible timeline: that of the session, or another one in its place."""
+        return self._timeline
 
     @property
     def has_keys(self) -> bool:
@@ -353,4 +433,5 @@ class SessionFrame:
         )
         if self.views is not None:
             self.views.fit(timeline_width(size.width))
+            self.timeline_pane.fit(floats=timeline_width(size.width) == 0)
             self.timeline_pane.settle()

@@ -142,7 +142,13 @@ def heading_of(launch: Launch) -> HeaderText:
     """Return the heading before the session is open: folder, model and mode of the launch."""
     choice = launch.choice
     model = model_name(choice.model) if isinstance(choice, ModelChoice) else ""
-    return HeaderText(folder=short(launch.work_dir), model=model, mode=launch.mode)
+    agent = launch.external_agent[0] if launch.external_agent else ""
+    return HeaderText(
+        folder=short(launch.work_dir),
+        model="" if agent else model,
+        mode=launch.mode,
+        words=agent,
+    )
 
 
 _MODE_STYLES: dict[Mode, str] = {

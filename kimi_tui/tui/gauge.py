@@ -365,7 +365,7 @@ def figure_spans(
 
 def _files_words(percent: int | None) -> list[str]:
     """Return how much of the work folder is known, longest form first; nothing if that need not be said."""
-    return [] if percent is None else [f"files scanned: {percent}%", f"files: {percent}%"]
+    return [] if percent is None else [f"file snapshot: {percent}%", f"snapshot: {percent}%"]
 
 
 def prospect_spans(

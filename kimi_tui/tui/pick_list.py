@@ -15,9 +15,9 @@ from kimi_tui.tui.row_list import Look, RowList, RowModel
 from kimi_tui.tui.rows import Line, Span
 
 LIST_KEYS: Mapping[str, str] = {
-    "up,down": "select the entry above, below",
-    "pageup,pagedown": "move a page up, down",
-    "home,end": "go to the first, to the last entry",
+    "up,down": "select the entry above or below",
+    "pageup,pagedown": "move a page up or down",
+    "home,end": "go to the first or the last entry",
     "backspace": "delete the last letter of the filter",
     "ctrl+u,escape": "clear the filter",
     "enter": "choose the entry, or change its value",

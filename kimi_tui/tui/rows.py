@@ -41,6 +41,7 @@ HIT_CHECKPOINT = "#"
 HIT_LINK = "link:"
 HIT_IMAGE = "image:"
 HIT_LINE = "line:"
+HIT_AGENT = "agent"
 """The beginning of the action of a line of a diff: the place of the diff in its block and that of the line in it follow."""
 COLOUR = "#"
 """The beginning of the style of a picture's cells: `#d0a010@#20242a`, the colours above and below."""
@@ -210,6 +211,8 @@ class LayoutRoom(NamedTuple):
     """Returns an image in at most so many columns and rows of cells, which are empty until it is decoded. None: images are only named."""
     unfold_keys: str = ""
     """The keys that unfold the newest block from the prompt on; empty for none."""
+    currency: str = "$"
+    """The sign of amounts."""
 
 
 class CardFact(NamedTuple):

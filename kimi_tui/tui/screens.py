@@ -187,7 +187,11 @@ class ThemeChosen(Message):
 
 
 class SettingsOpened(Message):
-    """The user asked for the settings."""
+    """The user asked for the settings; `key` names the one to begin with, empty for the first."""
+
+    def __init__(self, key: str = "") -> None:
+        super().__init__()
+        self.key = key
 
 
 class QuitChosen(Message):

@@ -175,6 +175,10 @@ class Views:
         if is_measured:
             self.gauge.changed(motion=live is not False)
 
+    def play_beside(self, records: Sequence[EventRecord]) -> None:
+        """Show what the sub-agents of the session do, as far as their cards do."""
+        self._transcript.apply(records, live=True, take=self.session.chat.apply_beside)
+
     def settle(self, session: SessionModel) -> Generator[None, None, Flow]:
         """Make ready in small steps what is to be shown; returns where the blocks of the chat stand."""
         from kimi_tui.tui.transcript.viewport import Flow
@@ -227,6 +231,6 @@ class Views:
         if arrangement:
             anew.session.timeline.arrange(arrangement)
         # All events have gone into what was shown, too, and nothing of the state is lost there.
-        anew.session.state = self.session.state
+        anew.session.take_state(self.session)
         self.show(anew.session, anew.flow)
         return whole

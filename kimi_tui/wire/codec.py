@@ -285,7 +285,7 @@ def _encode_approval(event: ev.ApprovalRequest) -> Json:
         "description": event.detail,
         "source_kind": None,
         "source_id": None,
-        "agent_id": None,
+        "agent_id": event.agent or None,
         "subagent_type": None,
         "source_description": None,
         "display": _encode_display(event.display),
@@ -550,6 +550,7 @@ def _decode_approval(data: Json) -> Event | None:
     return ev.ApprovalRequest(
         id=request_id,
         key=_text(data, "tool_call_id"),
+        agent=_text(data, "agent_id")[:MAX_WORD],
         tool=tool,
         question=_text(data, "action"),
         detail=_text(data, "description"),

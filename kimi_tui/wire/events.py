@@ -195,6 +195,7 @@ class StatusUpdate(NamedTuple):
         correction: the factor by which estimates are multiplied in this session; 0 if none was learned yet.
         model: the name of the model.
         messages: the number of messages of the live world line that `used` covers; -1 if it is not known.
+        spent_by: the model of a sub-agent whose call the totals grew by; empty for the session's agent.
     """
 
     used: int
@@ -214,6 +215,7 @@ class StatusUpdate(NamedTuple):
     correction: float = 0.0
     model: str = ""
     messages: int = -1
+    spent_by: str = ""
 
     @property
     def context_usage(self) -> float:
@@ -360,6 +362,7 @@ class ApprovalRequest:
         stops: whether a no without a feedback ends the turn.
         changeable: whether `detail` is a command that the user may replace by another one.
         topic: what a pause is about.
+        agent: the name of the sub-agent that asks (`AgentChanged.name`); empty for the session's own agent. `key` is empty then.
     """
 
     id: str
@@ -380,6 +383,7 @@ class ApprovalRequest:
     stops: bool = True
     changeable: bool = False
     topic: PauseTopic = ""
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -739,6 +743,85 @@ class WorldLineAdded:
     labels: tuple[str, ...] = ()
 
 
+AgentState = Literal["waiting", "working", "asking", "paused", "done", "failed", "stopped"]
+"""The states of a sub-agent: it waits for its turn, works, waits for an answer of the user, can go on from where it stands,
+or has ended: in order, by an error or a limit, or because it was stopped.
+"""
+AGENT_ENDS = frozenset[AgentState]({"done", "failed", "stopped"})
+"""The states of a sub-agent that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChanged:
+    """The whole state of one sub-agent: an agent beside the session's own, which a call of the tool `Agent` started.
+
+    The event is not recorded: the last state is stored beside the sub-agent's conversation, and every listener hears it behind
+    the history (`KimiSoul.facts`). The sub-agent's own events have its name as their `source`.
+
+    Attributes:
+        name: names it in the session, for example `explore-1`.
+        number: counts the sub-agents of the session from 1.
+        kind: its kind, for example `explore`.
+        title: what it is to do, in a few words of the model.
+        state: what it is doing.
+        why: why it waits, failed or was stopped, as a sentence; empty for no reason.
+        key: the key of the tool call that started it; `uid` is the checkpoint of that call's step.
+        reads_only: whether its tools change nothing.
+        model: its model, as the server calls it.
+        step: the number of its newest step.
+        calls: the number of its tool calls.
+        doing: its running tool call in a few words; empty for none.
+        input: the input tokens of its calls of the model; `cached` of them were cached, `output` were written.
+        cost: its cost by the configured prices; -1 if there are none.
+        used: the tokens of its context, and `limit` the window of its model.
+        began_at: when it began, in seconds since 1970; `ended_at` is when it ended or was paused, 0 while it works. A pause is left
+            out: the beginning moves by it.
+        files: the number of files that it changed.
+        last_words: the beginning of its last answer.
+        is_future: whether it works in a future: in files of its own, whose difference is applied at the end.
+    """
+
+    name: str
+    number: int = 1
+    kind: str = ""
+    title: str = ""
+    state: AgentState = "waiting"
+    why: str = ""
+    key: str = ""
+    uid: str = ""
+    reads_only: bool = False
+    model: str = ""
+    step: int = 0
+    calls: int = 0
+    doing: str = ""
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    cost: float = -1.0
+    used: int = 0
+    limit: int = 0
+    began_at: float = 0.0
+    ended_at: float = 0.0
+    files: int = 0
+    last_words: str = ""
+    is_future: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.state in AGENT_ENDS
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it waits for its turn, works or asks."""
+        return not self.is_over and self.state != "paused"
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of its calls, input and output."""
+        return self.input + self.output
+
+
 Event = (
     TurnBegin
     | TurnEnd
@@ -777,10 +860,13 @@ Event = (
     | Notice
     | FutureChanged
     | WorldLineAdded
+    | AgentChanged
 )
 
 
-SESSION_FACTS = TitleChanged | ModelChanged | MarksChanged | FutureChanged | WorldLineAdded
+SESSION_FACTS = (
+    TitleChanged | ModelChanged | MarksChanged | FutureChanged | WorldLineAdded | AgentChanged
+)
 """Events about the whole session, which are recorded wherever it stands: they belong to no step."""
 STREAMED = (TextPart, ThinkPart, ToolCallPart, ToolOutput)
 """Events that only bring more of a text; there are many per second while an answer is written or a tool runs."""

@@ -118,10 +118,16 @@ class Subscription:
 
 
 class Wire:
-    """Publishes events to any number of subscribers."""
+    """Publishes events to any number of subscribers.
 
-    def __init__(self, first_seq: int = 1) -> None:
+    Args:
+        first_seq: the number of the first event.
+        tell: called with each event before it is queued: for an agent beside that of a session, whose events are told there too.
+    """
+
+    def __init__(self, first_seq: int = 1, tell: Callable[[Event], object] | None = None) -> None:
         self._next_seq = first_seq
+        self._tell = tell
         self._subscriptions: list[Subscription] = []
         self._n_listeners = 0
         # The unsolved notices by topic, and the notices that were published while there was no listener.
@@ -148,7 +154,12 @@ class Wire:
         """
         record = EventRecord(self._next_seq, time.time(), event, source=source)
         self._next_seq += 1
-        if isinstance(event, Notice):
+        if self._tell is not None:
+            self._tell(event)
+        if source:
+            # What waits and what is unsolved of another agent is told on the wire of that one.
+            pass
+        elif isinstance(event, Notice):
             self._remember(event, record)
         elif isinstance(event, SteerQueued):
             self._queued[event.id] = record

@@ -237,8 +237,8 @@ class Past:
             BlobDamaged: they are missing or damaged.
         """
         if self._more is not None and not self._store.has(entry.blob):
-            return self._more.get(entry.blob)
-        return self._store.get(entry.blob)
+            return self._more.get(entry.blob, entry.size)
+        return self._store.get(entry.blob, entry.size)
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which many contents are read faster."""

@@ -70,8 +70,8 @@ class LeftOut(NamedTuple):
 _WHY_LEFT_OUT = {
     "secret": "it may contain secrets",
     "large": "it is too large for snapshots",
-    "ignored": "snapshots ignore it",
-    "special": "it is no regular file",
+    "ignored": "file snapshots ignore it",
+    "special": "it is not a regular file",
     "unreadable": "it could not be read",
     "over": "there were too many files for a snapshot",
 }

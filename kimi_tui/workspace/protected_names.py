@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, cast
 from unicodedata import normalize
 
 from kimi_tui.app_paths import home_places
-from kimi_tui.filesystem import real_path
+from kimi_tui.filesystem import note_path, real_path
 from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
@@ -363,6 +363,7 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
         most = _MOST_LOOKED_AT - n_looked_at if above else _MOST_AT_THE_TOP
         in_git = any(folded(name) == ".git" for name in above)
         passed_over = _STORES if in_git else PASSED_OVER
+        note_path(f"{place}/")
         with contextlib.suppress(OSError), os.scandir(place) as listing:
             for item in islice(listing, most):
                 n_looked_at += bool(above)

@@ -405,7 +405,7 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
             os.unlink(name, dir_fd=folder)
             _drop_empty_folders(root, one)
             return
-        _write(name, temporary, store.get(one.then.blob), one, folder)
+        _write(name, temporary, store.get(one.then.blob, one.then.size), one, folder)
         if current(name, folder) != one.then:
             raise OSError(
                 errno.EIO,

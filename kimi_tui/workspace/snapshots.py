@@ -38,6 +38,8 @@ By = Literal["first", "agent", "other", "job", "rescue", "restore"]
 while a command of the agent ran in the background, made by it or by somebody else.
 """
 
+_AGAIN = "#again"
+"""Stands for the agent of checkpoints that were made anew: their steps do not end those of others."""
 FOREIGN: frozenset[By] = frozenset({"other", "job", "rescue"})
 """Changes that are not certainly the agent's nor a restore's. A rescue snapshot finds changes of somebody else."""
 
@@ -101,7 +103,8 @@ class SnapshotLog:
         self._position: dict[str, int] = {}
         self._marks: dict[str, int] = {}
         self._next_marks: dict[str, str] = {}
-        self._last_mark = ""
+        self._last_marks: dict[str, str] = {}
+        """The newest checkpoint of each agent."""
         self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
@@ -143,21 +146,39 @@ class SnapshotLog:
             self._append({"root": root}, sync=True)
             self.root = root
 
-    def mark(self, uid: str) -> None:
-        """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it."""
+    def mark(self, uid: str, agent: str = "") -> None:
+        """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it.
+
+        Args:
+            uid: the checkpoint.
+            agent: the agent beside the session's own that made it; empty for the session's own.
+        """
         position = len(self._snapshots) - 1
-        self._set_mark(uid, position)
+        self._set_mark(uid, position, agent)
         self._order.clear()
         after = self._snapshots[position].id if self._snapshots else ""
         # Without its mark a checkpoint has no files to restore, which must not stop the conversation.
         with contextlib.suppress(OSError):
-            self._append({"mark": uid, "after": after}, sync=False)
+            line = {"mark": uid, "after": after} | ({"agent": agent} if agent else {})
+            self._append(line, sync=False)
 
-    def _set_mark(self, uid: str, position: int) -> None:
+    def mark_again(self, uid: str, like: str) -> None:
+        """Note a checkpoint with the place of an earlier one, which was made anew by another name."""
+        position = self._marks.get(like)
+        if position is None:
+            return
+        self._set_mark(uid, position, _AGAIN)
+        self._order.clear()
+        after = self._snapshots[position].id if position >= 0 else ""
+        with contextlib.suppress(OSError):
+            self._append({"mark": uid, "after": after, "agent": _AGAIN}, sync=False)
+
+    def _set_mark(self, uid: str, position: int, agent: str) -> None:
+        # A step lasts until the same agent's next one.
         if uid not in self._marks:
-            if self._last_mark:
-                self._next_marks[self._last_mark] = uid
-            self._last_mark = uid
+            if last := self._last_marks.get(agent):
+                self._next_marks[last] = uid
+            self._last_marks[agent] = uid
         self._marks[uid] = position
 
     def at_checkpoint(self, *uids: str) -> Snapshot | None:
@@ -200,7 +221,7 @@ class SnapshotLog:
     def after_checkpoint(self, *uids: str) -> Snapshot | None:
         """Return the files' state at the end of the step that a checkpoint began.
 
-        The agent's changes until the next checkpoint, on any line, belong to this step. Later changes of others or of a
+        The agents' changes until its agent's next checkpoint, on any line, belong to this step. Later changes of others or of a
         restore do not.
 
         Args:
@@ -481,7 +502,8 @@ class SnapshotLog:
         self._position.clear()
         self._marks.clear()
         self._next_marks.clear()
-        self._last_mark = ""
+        self._last_marks: dict[str, str] = {}
+        """The newest checkpoint of each agent."""
         self._order.clear()
         self._latest = Layered({})
 
@@ -501,7 +523,7 @@ class SnapshotLog:
             after = str(record.get("after", ""))
             position = self._position.get(after) if after else len(self._snapshots) - 1
             if position is not None:
-                self._set_mark(uid, position)
+                self._set_mark(uid, position, str(record.get("agent", "")))
         elif (snapshot := self._parsed_first(record) or _parsed(record)) is not None:
             self._take(self._continued(snapshot))
 

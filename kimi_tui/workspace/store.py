@@ -39,6 +39,8 @@ Item = TypeVar("Item", str, bytes)
 _RAW = b"r"
 _ZLIB = b"z"
 _PIECE = 1 << 20
+_SMALL_BODY = 1 << 17
+"""zlib packs at most 1,032 to 1, so that a body of at most so many bytes cannot fill the memory, whatever it holds."""
 _GROWTH_BYTES = 16 << 20
 """Bytes by which a file may have grown while it is read."""
 _MOST_BODIES = 65_536
@@ -344,8 +346,12 @@ class BlobStore:
         with self._lock:
             self._finish()
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, size: int | None = None) -> bytes:
         """Return the verified contents with that name.
+
+        Args:
+            name: their name.
+            size: their size in bytes, if it is known: they are read faster then, and a body that holds more takes no more memory.
 
         Raises:
             BlobDamaged: the contents are missing, or do not have that hash.
@@ -353,7 +359,7 @@ class BlobStore:
         try:
             with self._lock:
                 body = self._body(bytes.fromhex(name))
-            content = zlib.decompress(body[1:]) if body[:1] == _ZLIB else body[1:]
+            content = _unpacked(body[1:], size) if body[:1] == _ZLIB else body[1:]
         except (OSError, ValueError, KeyError, zlib.error) as error:
             raise BlobDamaged("its snapshot cannot be read") from error
         if hashlib.sha256(content).hexdigest() != name:
@@ -521,14 +527,22 @@ class ScratchStore(BlobStore):
         """Return whether the contents are here or in the store."""
         return name in self._new or super().has(name)
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, size: int | None = None) -> bytes:
         """Return the contents with that name.
 
         Raises:
             BlobDamaged: they are missing, or do not have that hash.
         """
         found = self._new.get(name)
-        return super().get(name) if found is None else found
+        return super().get(name, size) if found is None else found
+
+
+def _unpacked(body: bytes, size: int | None) -> bytes:
+    if size is None:
+        return zlib.decompress(body)
+    if len(body) <= _SMALL_BODY:
+        return zlib.decompress(body, bufsize=max(1, min(size, _SMALL_BODY * 8)))
+    return zlib.decompressobj().decompress(body, size + 1)
 
 
 def disk_usage(stores: Sequence[Path]) -> int:

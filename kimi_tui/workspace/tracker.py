@@ -397,9 +397,13 @@ class Tracker:
             restore.current(str(self._root / path)) == as_file(latest.get(path)) for path in paths
         )
 
-    def mark(self, uid: str) -> None:
-        """Note a checkpoint."""
-        self._log.mark(uid)
+    def mark(self, uid: str, agent: str = "") -> None:
+        """Note a checkpoint of an agent; empty for the session's own."""
+        self._log.mark(uid, agent)
+
+    def mark_again(self, uid: str, like: str) -> None:
+        """Note a checkpoint that has the files of an earlier one."""
+        self._log.mark_again(uid, like)
 
     def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
         """Return the lines that a snapshot added and removed, and its files that cannot be restored to their former state, sorted.

@@ -13,7 +13,7 @@ from typing import Any
 import acp
 import pytest
 from acp import schema
-from support.chat_server import call, gate, say, status
+from support.chat_server import call, calls, gate, say, status
 from support.editor import Desk, Editor, said
 from support.made_images import flat, saved
 
@@ -79,7 +79,24 @@ async def test_a_question_has_the_words_and_answers_of_the_app(desk: Desk) -> No
     question, answers = editor.asked[0]
     words = question.content[0].content.text
     assert words.startswith("Run this command?\n\n    touch made\n\n")
+    assert (question.title, question.kind) == ("touch made", "execute")
     assert answers[0], answers[-1] == ("once", "no")
+
+
+async def test_a_sub_agent_is_a_call_and_its_questions_name_it(desk: Desk) -> None:
+    desk.server.script(
+        calls([("Agent", {"description": "write b", "prompt": "Write b.txt"})]),
+        call("WriteFile", {"path": "b.txt", "content": "x\n"}),
+        say("written"),
+        say("All done."),
+    )
+    async with desk.editor("ask") as (editor, agent):
+        assert await ask(agent, await new(agent, desk), "go") == "end_turn"
+    assert (desk.work / "b.txt").exists()
+    question, _ = editor.asked[0]
+    assert question.content[0].content.text.startswith("general-1: ")
+    # What it says and calls itself is not the session's.
+    assert editor.text == "All done."
 
 
 async def test_a_question_of_the_agent_is_answered_by_one_of_its_options(desk: Desk) -> None:
@@ -91,6 +108,63 @@ async def test_a_question_of_the_agent_is_answered_by_one_of_its_options(desk: D
         editor.choose = lambda options: next(one.option_id for one in options if one.name == "blue")
         assert await ask(agent, await new(agent, desk), "choose") == "end_turn"
     assert "blue" in json.dumps(desk.server.requests[-1].messages[-1])
+
+
+async def test_forms_say_what_one_choice_cannot(desk: Desk) -> None:
+    options = [{"label": "red"}, {"label": "blue"}, {"label": "green"}]
+    several = {"questions": [{"question": "Which?", "options": options, "multi_select": True}]}
+    one = {"questions": [{"question": "Which one?", "options": options}]}
+    desk.server.script(
+        call("AskUserQuestion", several),
+        call("AskUserQuestion", one),
+        call("Shell", {"command": "touch no"}),
+        call("Shell", {"command": "touch first"}),
+        say("Done."),
+    )
+    filled = iter(
+        [
+            {"answers": ["option-2", "option-0", "option-77", 5], "text": " mauve "},
+            {"answers": "option-1", "text": 7},
+            {"text": "it is of no use"},
+            {"text": "touch second"},
+        ]
+    )
+    chosen = iter(["why", "change"])
+    async with desk.editor(shows_forms=True) as (editor, agent):
+        editor.fill = lambda _: next(filled)
+        editor.choose = lambda _: next(chosen)
+        assert await ask(agent, await new(agent, desk), "choose") == "end_turn"
+    results = [str(request.messages[-1]) for request in desk.server.requests[1:]]
+    assert "red; green; mauve" in results[0]
+    assert "blue" in results[1]
+    assert "it is of no use" in results[2]
+    assert (desk.work / "second").exists()
+    assert not (desk.work / "first").exists()
+    assert not (desk.work / "no").exists()
+    words, fields = editor.forms[0]
+    assert words.startswith("Which?")
+    assert fields.properties is not None
+    assert [one.title for one in fields.properties["answers"].items.any_of] == [
+        "red",
+        "blue",
+        "green",
+    ]
+    assert editor.asked[0][1] == ["once", "change", "no", "why"]
+
+
+async def test_without_the_promised_forms_a_choice_is_asked(desk: Desk) -> None:
+    asked = {"questions": [{"question": "Which?", "options": [{"label": "red"}]}]}
+    desk.server.script(
+        call("AskUserQuestion", asked), say("Red."), call("Shell", {"command": "touch no"})
+    )
+    async with desk.editor(shows_forms=True) as (editor, agent):
+        session = await new(agent, desk)
+        assert await ask(agent, session, "choose") == "end_turn"
+        assert "red" in str(desk.server.requests[1].messages[-1])
+        # A reason that nobody can enter is a no without one.
+        editor.choose = lambda options: options[-1].option_id
+        assert await ask(agent, session, "run it") == "end_turn"
+    assert not (desk.work / "no").exists()
 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["while it answers", "while it asks"])
@@ -138,8 +212,20 @@ async def test_time_travel_says_first_what_it_takes(desk: Desk) -> None:
         await ask(agent, session, "/redo")
         assert not made.exists()
         editor.updates.clear()
-        for wrong in ("/rewind", "/rewind 9", "/switch 7", "/rewind -1", "/compact"):
+        desk.server.script(say("Later."))
+        await ask(agent, session, "go on")
+        editor.choose = lambda _: "no"
+        await ask(agent, session, "/undo")
+        assert editor.asked[-1][0].title == "Undo the rewind to #0"
+        assert editor.text.endswith("Nothing changed.")
+        await ask(agent, session, "/rewind 0 keep")
+        assert editor.asked[-1][1] == ["keep", "no"]
+        for wrong in ("/rewind", "/rewind 9", "/switch 7", "/rewind -1", "/rewind 0 x", "/compact"):
             await ask(agent, session, wrong)
+        assert editor.asked[-1][1] == ["compact", "no"]
+        editor.choose = lambda options: options[0].option_id
+        await ask(agent, session, "/compact")
+        assert editor.text.endswith("Nothing was compacted.")  # it is too short for that
     assert "Which checkpoint?" in editor.text
     assert "Traceback" not in editor.text
     assert "KeyError" not in editor.text
@@ -167,6 +253,18 @@ async def test_what_was_rewound_is_not_shown_when_a_session_is_loaded(desk: Desk
         desk.server.script(say("third answer"))
         await ask(agent, session, "third")
     assert "second" not in json.dumps(desk.server.requests[-1].messages)
+
+
+async def test_a_session_without_a_message_is_loaded_and_resumed_while_it_is_open(
+    desk: Desk,
+) -> None:
+    desk.server.script(say("Here."))
+    async with desk.editor("all") as (editor, agent):
+        session = await new(agent, desk)
+        await agent.load_session(session_id=session, cwd=str(desk.work), mcp_servers=[])
+        await agent.resume_session(session_id=session, cwd=str(desk.work))
+        assert await ask(agent, session, "hello") == "end_turn"
+        assert editor.text == "Here."
 
 
 async def test_mode_model_and_thinking_are_options(desk: Desk) -> None:
@@ -279,6 +377,7 @@ async def test_without_a_model_the_editor_is_told_to_set_one_up(
     assert "No model is configured" in str(refused.value)
 
 
+@pytest.mark.exhaustive
 async def test_standard_output_is_the_protocols_alone(desk: Desk) -> None:
     desk.server.script(say("Hello."))
     async with desk.process("--mode", "all") as (editor, agent):
@@ -319,8 +418,9 @@ def test_the_line_that_installs_the_package_is_said(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from kimi_tui.commands import acp as command
+    from kimi_tui.external import agents
 
-    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr(agents, "find_spec", lambda _: None)
     with Path("/dev/null").open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         assert command.run([]) == 1

@@ -10,11 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from kimi_tui.browser import server as module
 from kimi_tui.browser.server import BrowserServer, Served
-from kimi_tui.browser.terminal import BrowserTerminal, environment
+from kimi_tui.browser.terminal import (
+    MOST_WAITING_BYTES,
+    BrowserTerminal,
+    Watching,
+    environment,
+)
 from kimi_tui.commands import serve as command
 
 
@@ -150,6 +155,63 @@ async def test_a_closed_tab_ends_its_process_and_frees_its_place(tmp_path: Path)
         finally:
             terminal._ENTRY = before
         assert await asyncio.to_thread(process.wait, 30) is not None
+
+
+async def test_a_second_tab_looks_on_and_types_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shows = """
+import fcntl, os, signal, sys, termios, tty
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+tty.setraw(0)
+def drawn(*_):
+    size = os.get_terminal_size(0)
+    print("size", size.columns, size.lines, flush=True)
+signal.signal(signal.SIGWINCH, drawn)
+print("up", flush=True)
+while True:
+    print("typed", os.read(0, 99), flush=True)
+"""
+    monkeypatch.setattr("kimi_tui.browser.terminal._ENTRY", shows)
+
+    async def sees(tab: ClientWebSocketResponse, words: str) -> str:
+        said = ""
+        async with asyncio.timeout(20):
+            while words not in said:
+                said += (await tab.receive_bytes()).decode()
+        return said
+
+    async with serving(tmp_path) as (server, base, client):
+        url, headers = f"{base}/ws/{server.token}?width=", {"Origin": base}
+        async with client.ws_connect(f"{url}80&height=24&watch=1", headers=headers) as alone:
+            assert (await alone.receive()).type is WSMsgType.CLOSE
+        with pytest.raises(WSServerHandshakeError):
+            await client.ws_connect(f"{base}/ws/wrong?watch=1", headers=headers)
+        async with client.ws_connect(f"{url}100&height=30", headers=headers) as tab:
+            await sees(tab, "up")
+            async with client.ws_connect(f"{url}90&height=40&watch=1", headers=headers) as second:
+                # It is drawn whole, as large as fits into both.
+                await sees(second, "size 90 30")
+                await second.send_str(json.dumps(["stdin", "evil"]))
+                await second.send_str(json.dumps(["resize", {"width": 70, "height": 20}]))
+                await sees(second, "size 70 20")
+                await tab.send_str(json.dumps(["stdin", "mine"]))
+                assert "evil" not in await sees(second, "typed b'mine'")
+                assert "evil" not in await sees(tab, "typed b'mine'")
+            await sees(tab, "size 100 30")
+            third = await client.ws_connect(f"{url}90&height=40&watch=1", headers=headers)
+            await sees(third, "size 90 30")
+        # The end of the tab is that of those who look on.
+        async with asyncio.timeout(20):
+            while (await third.receive()).type is WSMsgType.BINARY:
+                pass
+
+
+async def test_a_tab_that_looks_on_too_slowly_is_left_behind() -> None:
+    slow = Watching()
+    for _ in range(9):
+        slow.take(b"x" * 1_000_000)
+    assert sum([len(piece) async for piece in slow.output()]) <= MOST_WAITING_BYTES
 
 
 async def test_what_is_typed_reaches_the_app_whole(

@@ -101,7 +101,7 @@ def test_a_secret_in_every_place_where_a_person_may_put_one(
         "- loop_control.max_steps_per_turn: `7`",
         "- provider 1: `https://[host]/[path] · type openai_legacy · API variant (dialect) generic · key in the file · headers 1`",
         f"- Python: `{platform.python_version()} (CPython)`",
-        "- variables that are set: `HTTPS_PROXY, KIMI_TUI_HOME`",
+        "- environment variables: `HTTPS_PROXY, KIMI_TUI_HOME`",
     ):
         assert line in ran.out.splitlines(), ran.out
     assert "theme" in ran.out, "what was wrong is named"

@@ -79,7 +79,7 @@ def test_turns_and_steps_become_commits_and_nothing_else_changes(place: Place) -
     assert "Make two loud" in look.out
     assert look.err.split("\n") == [
         'kimi-tui: "later.txt" is left out: git ignores it.',
-        'kimi-tui: "x.log" is left out: snapshots ignore it.',
+        'kimi-tui: "x.log" is left out: file snapshots ignore it.',
         "",
     ]
     asked = place.run("to-git", "--branch", "turns")

@@ -99,8 +99,8 @@ headers = "X-Org: 1"
         f"p.headers.Authorization is set by kimi-tui and cannot be changed{rest}",
         f"p.headers.Content-Length is set by kimi-tui and cannot be changed{rest}",
         f"p.headers.a b is not a valid header name{rest}",
-        f"p.headers.Y must be a text of one line in ASCII{rest}",
-        f"p.headers.Z must be a text of one line in ASCII{rest}",
+        f"p.headers.Y must be one line of ASCII text{rest}",
+        f"p.headers.Z must be one line of ASCII text{rest}",
         f"many.headers has more than 20 headers or 4,096 characters{rest}",
         f"long.headers has more than 20 headers or 4,096 characters{rest}",
         f"odd.headers must be a table{rest}",
@@ -549,3 +549,33 @@ def test_search_services_that_cannot_be_used(text: str, words: str) -> None:
     found, notices = search_of(text)
     assert found is None or "not a known key" in words
     assert any(words in one for one in notices) if words else not notices
+
+
+def test_external_agents_are_programs_with_their_words(tmp_path: Path) -> None:
+    config = parse_config(
+        b"""
+[external_agents.codex]
+command = ["codex-acp", "-c", "model=o3"]
+env = ["OPENAI_API_KEY"]
+[external_agents.line]
+command = "codex acp"
+[external_agents.none]
+env = ["A"]
+[external_agents.odd]
+command = ["a"]
+env = ["1A=x"]
+[external_agents."../up"]
+command = ["a"]
+""",
+        tmp_path / "config.toml",
+    )
+    agent = config.external_agents["codex"]
+    assert (agent.command, agent.env) == (("codex-acp", "-c", "model=o3"), ("OPENAI_API_KEY",))
+    assert list(config.external_agents) == ["codex", "odd"]
+    said = [notice.partition(": ")[2].partition(";")[0] for notice in config.notices]
+    assert [words[:52] for words in said] == [
+        "external_agents.line.command must be a list of words",
+        'external_agents.none.command is missing, such as ["c',
+        "external_agents.odd.env must be a list of names of v",
+        "external_agents.../up must be a name of letters, dig",
+    ]

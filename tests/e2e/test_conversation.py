@@ -88,6 +88,7 @@ def test_type_approve_click_a_row_rewind_and_ask_again(
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_keys_in_one_go_keep_their_order(configured: Program, server: ChatServerThread) -> None:
     server.script(say("First answer."), say("Second answer."))
     terminal = configured.start()

@@ -116,6 +116,7 @@ def test_the_demo_says_that_it_is_one_and_how_it_begins(program: Program) -> Non
         assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("size", [(80, 24)])
 def test_the_demo_plays_by_itself_to_its_end(program: Program, size: tuple[int, int]) -> None:

@@ -365,7 +365,7 @@ def test_ctrl_c_twice_quits_also_beside_commands_in_the_background(
         terminal.key("enter")
         terminal.wait_for("Esc close")
     terminal.type("\x03")
-    terminal.wait_for("1 command runs in the background")
+    terminal.wait_for("1 command is running in the background")
     terminal.type("\x03")
     assert terminal.wait_exit() == 0
 
@@ -651,7 +651,7 @@ def test_ctrl_c_twice_quits_while_something_blocks(configured: Program, key: str
     assert terminal.wait_exit() != 0
     _restored(terminal.raw)
     said = terminal.raw[before:].rpartition(b"\x1b[?1049l")[2].decode()
-    assert "the program hung and was ended" in said
+    assert "kimi-tui hung and was ended" in said
     assert "kimi-tui.log" in said
     assert "in broken" in (configured.home / "logs" / "kimi-tui.log").read_text() or key == "f3"
     _is_not_lost(configured, said)

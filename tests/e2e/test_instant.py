@@ -95,6 +95,7 @@ def test_letters_are_echoed_and_handed_over_without_a_flicker(
     assert terminal.raw.count(b"\x1b[?1049h") == 1
 
 
+@pytest.mark.exhaustive
 def test_a_burst_of_letters_is_whole(configured: Program, server: ChatServerThread) -> None:
     held = Held(configured)
     terminal = held.terminal
@@ -296,6 +297,7 @@ def test_the_last_frame_stands_until_the_session_is_read(
     assert terminal.find("≡ at") is not None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "change", ["context", "journal", "size", "theme", "mode", "escape", "other"]
 )

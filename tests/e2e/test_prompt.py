@@ -54,6 +54,7 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.exhaustive
 def test_every_enter_with_a_modifier_breaks_the_line_as_bytes(
     configured: Program, server: ChatServerThread
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_terminal_that_never_answers_is_asked_all_the_same(
     assert (configured.work / "ran").exists()
 
 
+@pytest.mark.exhaustive
 def test_no_enter_sends_a_dmail_whose_dialog_has_not_arrived(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -303,7 +304,7 @@ def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> Non
 @pytest.mark.exhaustive
 def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal = program.start(size=(80, 30))
-    terminal.wait_for("Which model should it use?")
+    terminal.wait_for("Which model should the agent use?")
     terminal.wait_quiet(0.3)
     terminal.hold()
     _pressed_blind(terminal, "1")
@@ -322,7 +323,7 @@ def test_no_enter_chooses_from_models_that_came_by_themselves(
     program: Program, server: ChatServerThread
 ) -> None:
     terminal = program.start(size=(80, 30))
-    terminal.wait_for("Which model should it use?")
+    terminal.wait_for("Which model should the agent use?")
     terminal.key("1")
     terminal.wait_for("Another server")
     terminal.wait_quiet(0.3)
@@ -437,7 +438,7 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     _press_unseen(terminal, "ctrl+q")
     assert terminal.running
     terminal.go_on()
-    terminal.wait_for("1 command runs in the background")
+    terminal.wait_for("1 command is running in the background")
     terminal.wait_quiet(QUIET)
     assert terminal.running
     # After a stop the notice is shown again.
@@ -453,7 +454,7 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     terminal.go_on()
     terminal.wait_quiet(QUIET)
     assert terminal.running
-    terminal.wait_for("1 command runs in the background")
+    terminal.wait_for("1 command is running in the background")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
 

@@ -57,6 +57,7 @@ def say_to(terminal: Terminal, words: str) -> None:
     terminal.key("enter")
 
 
+@pytest.mark.exhaustive
 def test_planned_asked_told_and_copied(configured: Program, server: ChatServerThread) -> None:
     (configured.home / "config.toml").write_text(
         'mode = "ask"\n[sandbox]\nenabled = false\n[notify]\nfinished = true\n'

@@ -105,6 +105,7 @@ def test_exit_and_kill(terminal: Terminal) -> None:
         assert not other.running
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_holds_its_loop_up_is_told_of(configured: Program) -> None:
     terminal = configured.start_python(
         """

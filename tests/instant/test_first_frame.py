@@ -15,7 +15,7 @@ from support.emulator import QuickScreen, QuickStream
 from textual._wrap import compute_wrap_offsets
 
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import Config, StatuslineConfig
 from kimi_tui.instant import prompt as instant_prompt
 from kimi_tui.instant.prompt import prompt_of
 from kimi_tui.launch import NEWEST, Launch
@@ -35,6 +35,8 @@ LONG = "a word and another one that is so long that the field wraps it " * 3
 
 def launch_with(theme: str, folder: Path, **changes: object) -> Launch:
     config = Config(theme=theme)._replace(glyphs=str(changes.pop("glyphs", "unicode")))
+    if changes.pop("status", False):
+        config = config._replace(statusline=StatuslineConfig(("branch",)))
     choice = ModelChoice("p", "http://127.0.0.1:9/v1", "kimi-k3")
     made = Launch(folder, folder / "config.toml", config, choice, mode="sandboxed")
     return made._replace(**changes)
@@ -86,7 +88,7 @@ def instant_cells(
     ("theme", "colours", "size", "text", "changes"),
     [
         ("dark", TRUE_COLOUR, (120, 40), "", {}),
-        ("dark", TRUE_COLOUR, (160, 50), "Add a test", {}),
+        ("dark", TRUE_COLOUR, (160, 50), "Add a test", {"status": True}),
         ("light", TRUE_COLOUR, (80, 24), "/mo", {}),
         ("dark", MANY, (110, 28), LONG, {}),
         ("light", MANY, (60, 20), "é 你好 fine", {"mode": "all"}),

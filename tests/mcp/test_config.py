@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,8 @@ def test_the_forms_of_other_programs_are_read() -> None:
     [
         ([], "not an object"),
         ({}, 'neither "command" nor "url"'),
-        ({"command": 3}, '"command" is not a text'),
-        ({"command": "a\0b"}, '"command" is not a text'),
+        ({"command": 3}, '"command" is not a string'),
+        ({"command": "a\0b"}, '"command" contains the character U+0000'),
         ({"command": "x", "args": "y"}, '"args" is not a list'),
         ({"command": "x", "args": [1]}, '"args" is not a list'),
         ({"command": "x", "env": {"A=B": "c"}}, '"env" has a value'),
@@ -68,7 +69,7 @@ def test_the_forms_of_other_programs_are_read() -> None:
     ],
 )
 def test_an_entry_that_cannot_be_used_says_why(entry: object, words: str) -> None:
-    with pytest.raises(BadEntry, match=words.replace("(", r"\(")):
+    with pytest.raises(BadEntry, match=re.escape(words)):
         server_of("x", entry, Path("mcp.json"), "user")
 
 
@@ -86,7 +87,7 @@ def test_a_broken_file_or_entry_hides_no_other(folder: Path) -> None:
     assert [one.name for one in found.servers] == ["good"]
     assert len(found.problems) == 2
     assert "is not valid JSON" in found.problems[0]
-    assert '"command" is not a text' in found.problems[1]
+    assert '"command" is not a string' in found.problems[1]
 
 
 @pytest.mark.parametrize("text", ["[]", '{"mcpServers": 3}', "[" * 100_000, "\x00"])

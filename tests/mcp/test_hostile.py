@@ -16,7 +16,7 @@ import pytest
 from support.mcp_session import configure, entry, session
 
 from kimi_tui.llm.request import plain_schema
-from kimi_tui.mcp import oauth, transport
+from kimi_tui.mcp import oauth, process, transport
 from kimi_tui.mcp.config import server_of
 from kimi_tui.mcp.results import MOST_CHARS, parts_of
 from kimi_tui.mcp.schemas import MOST_PARTS, bounded, cleaned
@@ -237,7 +237,7 @@ async def test_answers_twice_to_others_and_floods_change_nothing(
 async def test_a_message_without_end_ends_the_server(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "_LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(process, "_LONGEST_LINE", 1 << 20)
     tools = [{"name": "big", "inputSchema": {}}]
     configure(folder / "home" / "mcp.json", made=entry("big:3000000", f"tools:{json.dumps(tools)}"))
     async with session(folder) as one:

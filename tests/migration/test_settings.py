@@ -46,6 +46,7 @@ FILES: dict[str, Any] = {
         "permissions": {"deny": ["Read(.env)"]},
     },
     ".claude/agents/reviewer.md": "---\ndescription: Reviews code\n---\nYou review.",
+    ".gemini/agents/finder.md": "---\nname: finder\ndescription: Finds\ntools:\n  - read_file\n  - search_file_content\nmodel: inherit\n---\nUse read_file.",
     ".claude/CLAUDE.md": "Use tabs.",
     ".codex/config.toml": '[mcp_servers.docs]\ncommand = "docs"\ntool_timeout_sec = 20\nenv_vars = ["TOKEN"]\n',
     ".codex/prompts/explain.md": "Explain $ARGUMENTS",
@@ -110,7 +111,7 @@ def test_all_of_them_are_found_with_what_can_be_done(home: Path) -> None:
         "Claude Code: permission mcp__db__query": "unusable",
         "Claude Code: permission Read(.env)": "unusable",
         "Claude Code: hook settings.json": "used",
-        "Claude Code: agent reviewer": "new",
+        "Claude Code: agent reviewer": "used",
         "Claude Code: note CLAUDE.md": "new",
         "Codex: MCP server docs": "new",
         "Codex: command explain": "new",
@@ -121,6 +122,7 @@ def test_all_of_them_are_found_with_what_can_be_done(home: Path) -> None:
         "Gemini CLI: hook BeforeModel": "unusable",
         "Gemini CLI: command git-commit": "new",
         "Gemini CLI: command run": "unusable",
+        "Gemini CLI: agent finder": "new",
         "Gemini CLI: skill release": "new",
         "Gemini CLI: note GEMINI.md": "unusable",
         "kimi-cli: MCP server mcp.json": "used",
@@ -160,7 +162,9 @@ def test_each_is_written_to_where_its_own_command_writes(home: Path) -> None:
     commands = {one.name: one for one in custom_commands(work, home / "ours", home)}
     assert commands["git-commit"].with_arguments("now") == "Commit now"
     assert commands["explain"].text == "Explain $ARGUMENTS"
-    assert commands["reviewer"].for_agent
+    assert (home / "ours" / "agents" / "finder.md").read_text() == (
+        "---\nname: finder\ndescription: Finds\ntools:\n  - ReadFile\n  - Grep\nmodel: inherit\n---\nUse read_file."
+    )
     assert commands["release"].for_agent
     assert (home / "ours" / "skills" / "release" / "run.sh").read_text() == "echo"
     assert (home / "ours" / "AGENTS.md").read_text() == "Use tabs.\n\nUse spaces.\n"
@@ -174,13 +178,14 @@ def test_each_is_written_to_where_its_own_command_writes(home: Path) -> None:
 def test_what_exists_is_never_replaced(home: Path) -> None:
     work, found = home / "work", found_in(home)
     ours = home / "ours"
-    (ours / "skills" / "reviewer").mkdir(parents=True)
-    (ours / "commands").mkdir()
+    for name in ("agents", "commands"):
+        (ours / name).mkdir(parents=True)
+    (ours / "agents" / "finder.md").write_text("mine")
     (ours / "commands" / "explain.md").write_text("mine")
     (ours / "mcp.json").write_text('{"mcpServers": {"db": {"command": "mine"}}}')
     (ours / "config.toml").write_text("hooks = 5\n")
     for name in (
-        "Claude Code: agent reviewer",
+        "Gemini CLI: agent finder",
         "Codex: command explain",
         "Claude Code: MCP server db",
         "kimi-code: hook PreToolUse: kguard",

@@ -413,6 +413,32 @@ class Travels:
             self.a_point(), self.random.randrange(2), self.random.random() < 0.7
         )
 
+    async def agent(self) -> None:
+        """A turn with a sub-agent, which does what the script has."""
+        kind = self.random.choice(["explore", "general", "general", "none"])
+        self.model.steps.append(
+            ("Agent", {"description": self.words(), "prompt": self.words(), "kind": kind})
+        )
+        self._script()
+        await self._begin(self.soul.run(self.words()))
+
+    async def back_into_agent(self) -> None:
+        agents = self.soul.agents
+        if agents is None or not agents.states:
+            return
+        name = self.random.choice(agents.states).name
+        told, heard = await agents.listen(name)
+        await agents.unlisten(name, heard)
+        ids = [r.event.id for r in told if isinstance(r.event, ev.CheckpointCreated)]
+        files: FilesChoice = self.random.choice(["keep", "restore"])
+        await agents.rewind(name, Target(self.random.choice(ids or [0])), files)
+
+    async def stop_agent(self) -> None:
+        if self.soul.agents is not None:
+            await self.soul.agents.stop_all()
+            if self.turn is not None:
+                await self._goes_on()
+
     async def beside(self) -> None:
         """Another agent's events, of every kind that would disturb."""
         for event in (
@@ -456,6 +482,9 @@ class Travels:
             "name": (3, self.bookmark),
             "pin": (3, self.pin),
             "another agent": (2, self.beside),
+            "sub-agent": (4, self.agent),
+            "back into a sub-agent": (3, self.back_into_agent),
+            "stop sub-agents": (1, self.stop_agent),
         }
 
     # -- and what is known of it ------------------------------------------------------------------
@@ -547,7 +576,8 @@ def stored(model: SessionModel, is_same: bool) -> dict[str, Any]:
     # Jobs end with the program, and what waited is given back.
     facts["state"] = state._replace(jobs=0, queued=(), usage=usage, asked_at=0.0, step=0)
     facts["gauge"] = facts["gauge"][0]._replace(step_input=None, step_output=None)
-    if not is_same:
+    # A figure of no message is that of prompt and tools in a form that is not stored.
+    if not is_same or (usage is not None and not usage.messages):
         facts["state"] = facts["state"]._replace(tools="on", usage=None)
         del facts["gauge"], facts["figures"]
         facts["paths"] = {

@@ -152,6 +152,13 @@ TOLD = {
     ),
     "SetTodoList": ("replaces", "three or more", "one is `in_progress`", "Leave out `todos`"),
     "AskUserQuestion": ("own words", "leave it to you", "good practice", "semicolons", "first"),
+    "Agent": (
+        "last answer only",
+        "all that it knows",
+        "at the same time",
+        "- explore: ",
+        "general",
+    ),
     "ExitPlanMode": ("plan mode only", "you will not do", "how you will check", "AskUserQuestion"),
 }
 """Words of the rules and facts that a model is told: in the system prompt, and in each tool's description and schema."""

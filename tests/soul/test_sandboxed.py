@@ -18,11 +18,10 @@ from support.watching import until
 from kimi_tui.soul import assembly
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.tool_cards import BriefBlock
+from kimi_tui.tool_cards import ALLOWED_BY, BriefBlock
 from kimi_tui.tools import grep
 from kimi_tui.tools.command_groups import judge
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
-from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.supervised import marked
 from kimi_tui.wire import events as ev

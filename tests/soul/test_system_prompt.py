@@ -90,8 +90,11 @@ def test_every_prompt_can_be_filled_in() -> None:
             "PATHS",
             "CHARACTERS",
             "SCHEMA",
+            "ROLE",
+            "KINDS",
             "FAULTS",
             "FUTURES",
+            "HISTORY",
         ],
         "$x",
     )

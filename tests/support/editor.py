@@ -33,6 +33,8 @@ class Editor(acp.Client):
         asked: the questions, with the ids of their answers.
         choose: returns the id of the answer to a question; None for no answer.
         files: the texts of files that are open, by path.
+        forms: the forms that it showed, with their words.
+        fill: returns what is entered into a form, None for a refusal; without it the editor shows no forms after all.
     """
 
     updates: list[Any] = field(default_factory=list)
@@ -41,6 +43,8 @@ class Editor(acp.Client):
         options[0].option_id
     )
     files: dict[str, str] = field(default_factory=dict)
+    forms: list[tuple[str, schema.ElicitationSchema]] = field(default_factory=list)
+    fill: Callable[[str], dict[str, Any] | None] | None = None
     told: asyncio.Event = field(default_factory=asyncio.Event)
     is_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -66,6 +70,15 @@ class Editor(acp.Client):
         return schema.RequestPermissionResponse(
             outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen or "")
         )
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.forms.append((message, mode.requested_schema))
+        if self.fill is None:
+            raise acp.RequestError.method_not_found("elicitation/create")
+        content = self.fill(message)
+        if content is None:
+            return schema.CancelElicitationResponse(action="cancel")
+        return schema.AcceptElicitationResponse(action="accept", content=content)
 
     async def read_text_file(
         self, session_id: str, path: str, **_: Any
@@ -129,7 +142,7 @@ class Desk:
 
     @asynccontextmanager
     async def editor(
-        self, mode: Any = "ask", *, reads_files: bool = False
+        self, mode: Any = "ask", *, reads_files: bool = False, shows_forms: bool = False
     ) -> AsyncIterator[tuple[Editor, Any]]:
         """Connect an editor to the agent in this process; yield it and the connection, both ready."""
         editor, agent = Editor(), EditorAgent(Options(mode=mode))
@@ -137,7 +150,7 @@ class Desk:
         serving = asyncio.create_task(acp.run_agent(agent, here, use_unstable_protocol=True))
         of_editor = acp.connect_to_agent(editor, there, use_unstable_protocol=True)
         try:
-            await _initialize(of_editor, reads_files=reads_files)
+            await _initialize(of_editor, reads_files=reads_files, shows_forms=shows_forms)
             yield editor, of_editor
         finally:
             await agent.aclose()
@@ -164,10 +177,12 @@ class Desk:
             yield editor, agent
 
 
-async def _initialize(agent: Any, *, reads_files: bool = False) -> None:
+async def _initialize(agent: Any, *, reads_files: bool = False, shows_forms: bool = False) -> None:
+    form = schema.ElicitationFormCapabilities()
     await agent.initialize(
         protocol_version=1,
         client_capabilities=schema.ClientCapabilities(
-            fs=schema.FileSystemCapabilities(read_text_file=reads_files)
+            fs=schema.FileSystemCapabilities(read_text_file=reads_files),
+            elicitation=schema.ElicitationCapabilities(form=form) if shows_forms else None,
         ),
     )

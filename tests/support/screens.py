@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from textual.pilot import Pilot
@@ -25,8 +26,8 @@ from kimi_tui.soul.approval import Mode
 from kimi_tui.tui import notices as notices_module
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.keyboard import LetterRun, SeenQuestion
-from kimi_tui.tui.main.futures import FuturesController
+from kimi_tui.tui.keyboard import AskingScreen, LetterRun, SeenQuestion
+from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -128,6 +129,15 @@ class Desk:
             # Enter goes from the prompt to the screen, and from there to the engine: on a loaded machine, later.
             await self.until(lambda: wire._next_seq > told)  # pyright: ignore[reportPrivateUsage]
 
+    async def asked(self, kind: type[AskingScreen[Any]]) -> None:
+        """Wait until a screen of this class is on top, something on it has the keys, and one would answer: its text is there before."""
+
+        def is_asking() -> bool:
+            screen = self.app.screen
+            return isinstance(screen, kind) and screen.focused is not None and screen.seen.is_open
+
+        await self.until(is_asking)
+
     async def confirm(self, key: str, words: str = "") -> None:
         """Wait for the preview of an operation, with these words, and answer it."""
 
@@ -174,7 +184,7 @@ def keys_count(after_s: float = 0.0) -> Iterator[None]:
         patch.object(RewindScreen, "QUIET_S", after_s),
         patch.object(LetterRun, "DEBOUNCE_S", after_s and max(after_s, LetterRun.DEBOUNCE_S)),
         patch.object(WorldLineViewer, "QUIET_S", after_s),
-        patch.object(FuturesController, "QUIET_S", after_s),
+        patch.object(BesideViewer, "QUIET_S", after_s),
         patch.object(TextDialog, "QUIET_S", after_s),
         patch.object(SeenQuestion, "QUIET_S", after_s),
         patch.object(SeenQuestion, "accepts", _accepts_at_once),
@@ -199,6 +209,7 @@ async def desk(
     notices: tuple[str, ...] = (),
     capabilities: tuple[str, ...] | None = None,
     hints: bool = False,
+    external_agent: tuple[str, ...] = (),
 ) -> AsyncIterator[Desk]:
     """Run the app in a folder of its own, with a model that the server plays.
 
@@ -223,6 +234,7 @@ async def desk(
         mode=mode,
         sandbox=sandbox,
         notices=notices,
+        external_agent=external_agent,
     )
     app = KimiApp(launch)
     # A test that gives notices a time of its own means it.

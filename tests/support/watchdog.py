@@ -32,7 +32,8 @@ LIMIT_S = 0.1
 REFERENCE_S = 0.00025
 READ_S = LIMIT_S / 100
 """CPU seconds of earlier work that may be counted with a callback."""
-LOOK_S = 0.02
+LOOK_S = LIMIT_S / 2
+"""Seconds between two looks at what runs: one of them falls into the second half of whatever takes too long. Each wakes a process."""
 SAMPLES = 20
 SWITCHES = frozenset({"switch_mode", "_init_mode"})
 """The functions of Textual's app whose parses of style sheets are spared."""

@@ -902,7 +902,7 @@ async def test_what_is_too_large_to_be_brought_back_is_said_and_asked_for(bench:
     outcome = await bench.run("WriteFile", path="huge", content="small now\n")
     assert not outcome.is_error
     (ask,) = bench.approver.asks
-    assert "its present text cannot be restored: it is too large for a snapshot" in ask.where
+    assert "its current text cannot be restored: it is too large for a snapshot" in ask.where
     assert (ask.protected, ask.session_key) == (True, "")
     assert (
         ask.edits[0].before

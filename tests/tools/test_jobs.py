@@ -58,7 +58,7 @@ async def test_a_command_is_read_piece_by_piece_to_its_end(bench: Bench) -> None
     assert job.tail.text == "one\ntwo\nthree\n"
     missing = await bench.run("TaskOutput", id=7)
     assert missing.is_error
-    assert "None runs now" in missing.message
+    assert "No background task is running" in missing.message
 
 
 async def test_what_ends_at_once_is_told_at_once(bench: Bench) -> None:

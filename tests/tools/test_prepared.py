@@ -19,6 +19,8 @@ from support.watching import alive, until
 
 from kimi_tui.tools import prepared
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
+from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.supervised import marked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a prepared process")
 
@@ -128,6 +130,68 @@ async def test_killed_while_commands_run_these_go_on_and_their_ends_are_known(
     going = os.open(tmp_path / "go", os.O_RDWR)
     os.write(going, b"x\n" * len(running))
     assert [end.exit_code for end in await asyncio.gather(*running)] == [0, 1, 2, 3]
+    os.close(going)
+
+
+def confined(sandbox: Sandbox, script: str, folder: Path, timeout_s: float = 60) -> RunningCommand:
+    made = sandbox.confined(["/bin/bash", "--noprofile", "--norc", "-c", script], folder)
+    return RunningCommand(
+        made.argv,
+        work_dir=folder,
+        environ=made.environ,
+        timeout_s=timeout_s,
+        on_output=lambda _: None,
+        confined_to=made.words,
+        ends_all=True,
+    )
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    found = whole_sandbox(Path(__file__))
+    yield found
+    found.remove_temporary()
+
+
+async def test_a_confined_command_is_right_below_process_1_which_outlives_no_part_of_it(
+    own: prepared.PreparedProcess, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    if sandbox.backend != "full":
+        pytest.skip("there are no namespaces here: nothing was tried")
+    stays = "trap '' TERM HUP INT; setsid sleep 300 & sleep 300 &"
+    seen = f"echo $PPID; {stays} exec 2> /dev/null; kill -TERM 1; kill -INT 1; kill -9 1; echo on; exit 7"
+    running = confined(sandbox, seen, tmp_path)
+    end = await running.run()
+    assert (end.output.text, end.exit_code, end.n_alive) == ("1\non\n", 7, 0)
+    assert not marked(running.mark)
+    late = confined(sandbox, f"{stays} echo up > up; wait", tmp_path, timeout_s=1)
+    assert (await late.run()).ending == "timeout"
+    assert (tmp_path / "up").exists()
+    assert not marked(late.mark)
+    gone = confined(sandbox, "true", tmp_path)
+    gone._confined_to = (*gone._confined_to, "hide:/no/such/place")
+    with pytest.raises(OSError, match=r"/no/such"):
+        await gone.run()
+    gone = confined(sandbox, "true", tmp_path)
+    gone._argv = ["/no/such/program"]
+    with pytest.raises(FileNotFoundError):
+        await gone.run()
+
+
+async def test_a_confined_command_goes_on_when_the_prepared_process_is_killed(
+    own: prepared.PreparedProcess, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    running = asyncio.create_task(
+        confined(sandbox, "echo > up; read x < go; exit 3", tmp_path).run()
+    )
+    assert await until(lambda: (tmp_path / "up").exists())
+    assert own.pid is not None
+    os.kill(own.pid, signal.SIGKILL)
+    await until_dead(own.pid)
+    going = os.open(tmp_path / "go", os.O_RDWR)
+    os.write(going, b"x\n")
+    assert (await running).exit_code == 3
     os.close(going)
 
 
@@ -254,8 +318,13 @@ from pathlib import Path
 from kimi_tui.tools import prepared
 from kimi_tui.tools.process import RunningCommand
 script = "echo $$ > child; setsid sleep 300 & echo $! > far; sleep 300"
-running = RunningCommand(["/bin/bash", "-c", script], work_dir=Path(sys.argv[1]), environ={},
-    timeout_s=600, on_output=lambda _: None)
+argv, environ, words, work = ["/bin/bash", "-c", script], {}, (), Path(sys.argv[1])
+if sys.argv[2] == "confined":
+    from kimi_tui.tools.sandbox.sandbox import SandboxSettings, find_sandbox
+    made = find_sandbox(SandboxSettings(), os.environ).confined(argv, work)
+    argv, environ, words = made.argv, made.environ, made.words
+running = RunningCommand(argv, work_dir=work, environ=environ,
+    timeout_s=600, on_output=lambda _: None, confined_to=words)
 async def main():
     task = asyncio.create_task(running.run())
     while not Path(sys.argv[1], "far").exists() or not Path(sys.argv[1], "far").read_text():
@@ -264,25 +333,28 @@ async def main():
         # It holds the program's end of the socket for a while.
         time.sleep(3)
         os._exit(0)
-    print(prepared._processes[0].pid, flush=True)
+    print(prepared._processes[0].pid, running.mark, flush=True)
     await task
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("how", ["plain", "fork"])
+@pytest.mark.parametrize("how", ["plain", "fork", "confined"])
 def test_it_ends_with_the_program_and_so_does_all_of_a_command(how: str, tmp_path: Path) -> None:
+    if how == "confined":
+        whole_sandbox(Path(__file__)).remove_temporary()
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path), how], stdout=subprocess.PIPE, text=True
     ) as program:
         assert program.stdout is not None
-        pid = int(program.stdout.readline())
-        below = [int((tmp_path / name).read_text()) for name in ("child", "far")]
+        number, mark = program.stdout.readline().split()
+        pid, below = int(number), marked(mark)
+        assert len(below) >= 2
         assert all(map(alive, (pid, *below)))
         program.kill()
         program.wait()
         asyncio.run(until_dead(pid))
-        if how == "plain":
+        if how != "fork":
             asyncio.run(until_dead(*below))
     for one in below:
         with contextlib.suppress(ProcessLookupError):

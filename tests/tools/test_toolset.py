@@ -36,6 +36,7 @@ def test_the_specs_are_plain_schemas() -> None:
         "AskUserQuestion",
         "ExitPlanMode",
         "SendDMail",
+        "Agent",
     ]
     for spec in specs:
         assert len(spec.description) > 100
@@ -258,6 +259,7 @@ def test_which_tools_run_one_after_another() -> None:
         "TaskStop",
         "AskUserQuestion",
         "ExitPlanMode",
+        "Agent",
     }
 
 

@@ -58,7 +58,7 @@ def test_what_was_freed_is_marked_in_its_colour() -> None:
 
 
 def test_a_large_folder_that_is_being_taken_in_is_named() -> None:
-    for width, words in ((37, "files scanned: 40%"), (33, "files: 40%"), (18, "")):
+    for width, words in ((37, "file snapshot: 40%"), (33, "snapshot: 40%"), (18, "")):
         told = text(figure_spans(LOOKS, 58_300, width, UNICODE, freed=None, files_known=40))
         assert told.split("%", 1)[1].strip() == words
     assert any("40% of the work folder" in line for line in details(LOOKS, files_known=40))

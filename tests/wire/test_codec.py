@@ -124,6 +124,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "Mode": st.sampled_from(get_args(Mode)),
     "tuple[tuple[str, str], ...]": st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
     "tuple[tuple[str, int], ...]": st.lists(st.tuples(TEXT, COUNT), max_size=3).map(tuple),
+    "AgentState": st.sampled_from(get_args(ev.AgentState)),
     "FutureStatus": st.sampled_from(get_args(ev.FutureStatus)),
     "CheckResult": st.sampled_from(get_args(ev.CheckResult)),
     "tuple[CheckpointKind, ...]": st.lists(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +26,28 @@ def test_before_the_flush_nothing_bears_a_final_name(tmp_path: Path) -> None:
     name = store.put(b"content")
     assert store.get(name) == b"content"
     assert not BlobStore(tmp_path / "store", 1 << 20).has(name)
+
+
+@pytest.mark.parametrize("size", [0, 10, 9_999, 10_000, 10_001, 1 << 40])
+def test_contents_are_read_whatever_size_is_told(tmp_path: Path, size: int) -> None:
+    store = BlobStore(tmp_path / "store", 1 << 20)
+    assert store.get(store.put(b"x" * 10_000), size) == b"x" * 10_000
+
+
+def test_a_packed_body_takes_no_more_memory_than_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kimi_tui.workspace.store._SMALL_BODY", 1_000)
+    store = BlobStore(tmp_path / "store", 1 << 26)
+    content = bytes(8 << 20)
+    name = store.put(content)
+    assert store.get(name, len(content)) == content
+    tracemalloc.start()
+    with pytest.raises(BlobDamaged):
+        store.get(name, 5_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_the_same_content_is_stored_once(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 "use strict";
 
 let connection = null;
+// With `?watch` the tab looks on at the newest other one.
+const watches = new URLSearchParams(window.location.search).has("watch");
 
 class PatientSocket extends WebSocket {
   constructor(address, protocols) {
-    super(address, protocols);
+    super(watches ? `${address}&watch=1` : address, protocols);
     connection = this;
   }
 
@@ -26,6 +28,11 @@ document.addEventListener("DOMContentLoaded", () => {
   const scheme = window.location.protocol === "https:" ? "wss:" : "ws:";
   terminal.dataset.sessionWebsocketUrl = `${scheme}//${window.location.host}/ws/${encodeURIComponent(token)}`;
   document.querySelector("#again").addEventListener("click", () => window.location.reload());
+  if (watches) {
+    document.title = "kimi-tui (read-only)";
+    document.body.classList.add("-watching");
+    document.querySelector("#words").textContent = "The tab that this one shows was closed, or none is open.";
+  }
   if (!token) {
     document.querySelector("#words").textContent =
       "The address has no token. Copy the whole address that kimi-tui serve printed.";
@@ -42,7 +49,7 @@ function keepEarly(event) {
   else if (event.key === "Enter") early += "\r";
   else if (event.key === "Backspace") early += "\x7f";
 }
-document.addEventListener("keydown", keepEarly, true);
+if (!watches) document.addEventListener("keydown", keepEarly, true);
 
 function begin() {
   const field = document.querySelector(".xterm-helper-textarea");

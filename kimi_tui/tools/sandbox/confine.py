@@ -10,8 +10,8 @@ processes end with the first one, and the only network interface is a private lo
 - a seccomp filter for what both allow: system calls that undo them, key rings, simulated input to a terminal, and socket
 families without network namespaces.
 
-The supervisor of a command, which is a new interpreter each time, imports this module; with bubblewrap a second interpreter
-does too. Therefore it imports only the C module below `ctypes` (6 ms each time) and takes its arguments as words. A library
+The prepared process imports this module, and where there is none the supervisor of each command, which is a new interpreter then;
+with bubblewrap a second interpreter does too. Therefore it imports only the C module below `ctypes` (6 ms each time) and takes its arguments as words. A library
 for the three system calls of Landlock would cost 30 ms of imports per command, one for the filter libseccomp and 24 ms. It
 fails closed: any error is raised before the command starts.
 
@@ -290,6 +290,85 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
     Raises:
         OSError: the process is not or not completely confined; do not start the command.
     """
+    paths, said = _told(words)
+    online = said["network"] == "on"
+    if said["level"] == "filter":
+        code = _written_filter(_filter(is_full=True, online=online, sockets=False))
+        _begin_bubblewrap(code, paths, stay)
+        return
+    here = os.getcwd()
+    if said["level"] == "view":
+        _enter(_NEWNS)
+        _lay_over(paths)
+        os.chdir(here)
+        return
+    abi = _needed_abi()
+    if said["level"] == "full":
+        sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
+        own_user = not _unshare(online)
+        end_with_parent(_SIGKILL)
+        _go_on_below(stay, is_command=False)
+        held = _set_up(paths, said, sockets, here, own_user=own_user, abi=abi)
+        _go_on_below(stay, is_command=True)
+        os.setsid()
+        confine_command(held)
+        return
+    _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
+    confine_command(_held(abi, paths, [*paths["write"], os.path.realpath(said["tmp"])], said))
+
+
+class Held:
+    """What a process needs to confine itself like a command.
+
+    Attributes:
+        rules: the descriptor of a Landlock ruleset.
+        code: the filter in the kernel's format.
+    """
+
+    __slots__ = ("code", "rules")
+
+    def __init__(self, rules: int, code: bytes) -> None:
+        self.rules, self.code = rules, code
+
+
+def fork_first(online: bool) -> tuple[int, bool]:
+    """Fork a child that is process 1 of new namespaces for a command. This process must have one thread.
+
+    Returns:
+        the child's process id, 0 in the child, negative where the kernel refuses; and whether it has a user namespace of its own.
+    """
+    flags = _NEWNS | _NEWIPC | _NEWPID | (0 if online else _NEWNET) | signal.SIGCHLD
+    clone = _CLONE[os.uname().machine][0]
+    child = _libc.syscall(clone, flags, None, None, None, None) if os.geteuid() == 0 else -1
+    if child >= 0:
+        return child, False
+    return _libc.syscall(clone, flags | _NEWUSER, None, None, None, None), True
+
+
+def set_up_first(
+    words: list[str], sockets_from: int, ids: "tuple[int, int] | None" = None
+) -> "Held":
+    """Confine a process that `fork_first` made, up to `confine_command`, after which it can do no more than the command.
+
+    Args:
+        words: the words, with `level:full`.
+        sockets_from: a descriptor of the kernel's list of sockets (`/proc/net/unix`), opened outside the namespaces.
+        ids: the user and group outside, if it has a user namespace of its own.
+
+    Raises:
+        OSError: it is not completely confined; do not start the command.
+    """
+    paths, said = _told(words)
+    abi = _needed_abi()
+    here = os.getcwd()
+    if ids is not None:
+        _map_user(*ids)
+    sockets = [*paths["socket"], *sockets_of_others(paths["write"], sockets_from)]
+    return _set_up(paths, said, sockets, here, own_user=ids is not None, abi=abi)
+
+
+def _told(words: list[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return the words by their kinds: those that may come several times, and the others."""
     paths: dict[str, list[str]] = {
         name: [] for name in (*_KINDS, *_OVER_KINDS, "open", "argument", "plain", "layer")
     }
@@ -302,49 +381,62 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
             said[kind] = value
         else:
             raise OSError(errno.EINVAL, f"unknown argument: {kind}")
-    online = said["network"] == "on"
-    if said["level"] == "filter":
-        code = _written_filter(_filter(is_full=True, online=online, sockets=False))
-        _begin_bubblewrap(code, paths, stay)
-        return
-    here = os.getcwd()
-    if said["level"] == "view":
-        _enter(_NEWNS)
-        _lay_over(paths)
-        os.chdir(here)
-        return
+    return paths, said
+
+
+def _needed_abi() -> int:
     abi = landlock_abi()
     if abi < 1:
         raise OSError(errno.ENOSYS, "Landlock is not available")
-    is_full = said["level"] == "full"
-    laid: list[tuple[str, int]] = []
-    if is_full:
-        sockets = [*paths["socket"], *sockets_of_others(paths["write"])]
-        own_user = not _unshare(online)
-        end_with_parent(_SIGKILL)
-        _go_on_below(stay, is_command=False)
-        _lay_over(paths)
-        laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
-        if said["private"]:
-            laid.append((PRIVATE_AT, _tree(said["private"])))
-        _cover(paths, said["tmp"], sockets, laid)
-        if not online:
-            _raise_loopback()
-        _drop_capabilities(() if own_user else _KEPT_CAPS)
-        # The current folder is still on the read-only mount, so it is entered again by its path.
-        os.chdir(here)
-        # The command cannot trace this process; exec makes the command itself traceable again.
-        _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "turning off tracing")
-        _go_on_below(stay, is_command=True)
-        os.setsid()
-    else:
-        _drop_capabilities(_KEPT_CAPS if os.geteuid() == 0 else ())
-    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "turning off new privileges")
+    return abi
+
+
+def _set_up(
+    paths: dict[str, list[str]],
+    said: dict[str, str],
+    sockets: list[str],
+    here: str,
+    *,
+    own_user: bool,
+    abi: int,
+) -> "Held":
+    """Set up the mounts of a command in process 1 of its namespaces, and give up what that needs."""
+    _lay_over(paths)
+    laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
+    if said["private"]:
+        laid.append((PRIVATE_AT, _tree(said["private"])))
+    _cover(paths, said["tmp"], sockets, laid)
+    if said["network"] != "on":
+        _raise_loopback()
+    _drop_capabilities(() if own_user else _KEPT_CAPS)
+    # The current folder is still on the read-only mount, so it is entered again by its path.
+    os.chdir(here)
+    # The command cannot trace this process; exec makes the command itself traceable again.
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "turning off tracing")
     writable = [*paths["write"], *(place for place, _ in laid)]
-    writable += [os.path.realpath(path) for path in (_PRIVATE if is_full else [said["tmp"]])]
+    writable += [os.path.realpath(path) for path in _PRIVATE]
+    return _held(abi, paths, writable, said)
+
+
+def _held(
+    abi: int, paths: dict[str, list[str]], writable: list[str], said: dict[str, str]
+) -> "Held":
+    is_full, online = said["level"] == "full", said["network"] == "on"
     hidden = [*paths["hide"], *paths["empty"]]
-    _landlock(abi, writable, hidden, paths["show"], is_full=is_full, online=online)
-    _set_filter(_filter(is_full=is_full, online=online, sockets=abi >= 9))
+    rules = _rules_for(abi, writable, hidden, paths["show"], is_full=is_full, online=online)
+    return Held(rules, _code_for(is_full=is_full, online=online, sockets=abi >= 9))
+
+
+def confine_command(held: "Held") -> None:
+    """Confine this process, which then executes or starts the command.
+
+    Raises:
+        OSError: it is not completely confined; do not start the command.
+    """
+    _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "turning off new privileges")
+    _check(_libc.syscall(_RESTRICT_SELF, held.rules, 0), "Landlock")
+    os.close(held.rules)
+    _install(held.code)
 
 
 def confine_reader(readable: "Sequence[str]") -> None:
@@ -410,6 +502,12 @@ def _enter(flags: int) -> bool:
         return True
     user, group = os.geteuid(), os.getegid()
     _check(_libc.unshare(flags | _NEWUSER), "namespaces")
+    _map_user(user, group)
+    return False
+
+
+def _map_user(user: int, group: int) -> None:
+    """Let a user and a group outside be themselves in this process's new user namespace."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -417,7 +515,6 @@ def _enter(flags: int) -> bool:
     ):
         with open(f"/proc/self/{name}", "wb", buffering=0) as file:
             file.write(text.encode())
-    return False
 
 
 def _go_on_below(stay: "Callable[[int, bool], None]", *, is_command: bool) -> None:
@@ -577,8 +674,20 @@ def _empty(
         _attach(tree, path)
 
 
+def _make_folder(path: str, mode: int = 0o777) -> None:
+    """Create a folder, with those above it, if it is missing. This is `os.makedirs` with fewer calls where most of them exist."""
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    except FileNotFoundError:
+        _make_folder(os.path.dirname(path))
+        _make_folder(path, mode)
+
+
 def _make_point(path: str, is_folder: bool) -> None:
-    os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+    _make_folder(path if is_folder else os.path.dirname(path))
     if not is_folder:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
@@ -636,7 +745,7 @@ def _layers(
     laid: list[tuple[str, int]] = []
     for word in plain:
         name, _, place = word.partition("/")
-        os.makedirs(f"{folder}/plain/{name}", mode=0o700, exist_ok=True)
+        _make_folder(f"{folder}/plain/{name}", 0o700)
         laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
     own = _taken_layer(folder) if overlaid else ""
     others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
@@ -711,10 +820,10 @@ def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:
     """
     upper, work = f"{tops[0]}/{name}", f"{works}/{name.replace('/', '%')}"
     for path in (upper, work):
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        _make_folder(path, 0o700)
     try:
         # The last mount's `work` folder makes the kernel refuse the layer as not synced. A rename is faster than removing it.
-        os.makedirs(f"{works}/{_LEFT}", exist_ok=True)
+        _make_folder(f"{works}/{_LEFT}")
         os.rename(f"{work}/work", f"{works}/{_LEFT}/{os.urandom(8).hex()}")
     except FileNotFoundError:
         pass
@@ -801,19 +910,35 @@ def _own_processes() -> None:
             _attach(tree, path)
 
 
-def sockets_of_others(writable: list[str]) -> list[str]:
+def sockets_of_others(writable: list[str], listed: "str | int" = "/proc/net/unix") -> list[str]:
     """Return the paths of all bound Unix sockets: message bus, key agents, container engines. A program outside answers on each.
 
     The kernel lists the sockets of this network namespace. `/run` is searched too, because a service may have a network
-    namespace of its own."""
+    namespace of its own.
+
+    Args:
+        writable: paths that may be written; elsewhere in `/tmp` a command sees nothing.
+        listed: the kernel's list, or its descriptor, which is closed.
+    """
     try:
-        with open("/proc/net/unix", "rb") as file:
+        with open(listed, "rb") as file:
             lines = file.read().decode(errors="surrogateescape").split("\n")
     except OSError:
         return []
     names = {line[at:] for line in lines if (at := line.find(" /") + 1)}
-    real = {os.path.realpath(name) for name in names} | {*_sockets_of_services("/run")}
+    real = {*_real_names(names), *_sockets_of_services("/run")}
     return sorted(name for name in real if not name.startswith("/tmp/") or _below(name, writable))
+
+
+def _real_names(names: "Iterable[str]") -> "Iterator[str]":
+    """Yield the real path of each; most are in a few folders, and few are links."""
+    folders: dict[str, str] = {}
+    for name in names:
+        folder, _, last = name.rpartition("/")
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder or "/").rstrip("/")
+        path = f"{folders[folder]}/{last}"
+        yield os.path.realpath(path) if last in ("", ".", "..") or os.path.islink(path) else path
 
 
 def _sockets_of_services(top: str) -> "Iterator[str]":
@@ -841,18 +966,22 @@ def _below(path: str, folders: list[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
+_PATH_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_WITHOUT_LINKS = _packed(_PATH_FLAGS, 0, _NO_SYMLINKS)
+
+
 def _opened(path: str) -> int:
     """Return a descriptor (`O_PATH`) of a path. No link is followed; the last name may be one.
 
     Raises:
         OSError: it does not exist, or a part before the last is a link.
     """
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    how = _packed(flags, 0, _NO_SYMLINKS)
-    opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
-    if opened < 0 and get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
+    opened = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), _WITHOUT_LINKS, 24)
+    if opened >= 0:
+        return opened
+    if get_errno() == errno.ENOSYS and os.path.realpath(path) == path:
         # The seccomp filter, once set, denies `openat2`; everything is mounted by then.
-        return os.open(path, flags)
+        return os.open(path, _PATH_FLAGS)
     return _check(opened, path)
 
 
@@ -917,8 +1046,9 @@ def _raise_loopback() -> None:
 def _drop_capabilities(kept: tuple[int, ...]) -> None:
     _libc.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)
     for number in range(_LAST_CAP + 1):
-        if number not in kept:
-            _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+        # The kernel has no higher number than the first that it refuses, or this process may drop none.
+        if number not in kept and _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
+            break
     header, now = _buffer(_packed(_CAP_VERSION, 0, size=4)), _buffer(bytes(24))
     _check(_libc.capget(header, now), "capabilities")
     mask = sum(1 << number for number in kept)
@@ -939,12 +1069,28 @@ def _landlock(
     is_full: bool,
     online: bool,
 ) -> None:
+    rules = _rules_for(abi, writable, hidden, shown, is_full=is_full, online=online)
+    _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
+    os.close(rules)
+
+
+def _rules_for(
+    abi: int,
+    writable: list[str],
+    hidden: list[str],
+    shown: list[str],
+    *,
+    is_full: bool,
+    online: bool,
+) -> int:
+    """Return the descriptor of the Landlock ruleset for a command."""
     # In a network namespace of its own, TCP reaches only the private loopback.
     rules, handled = _ruleset(abi, closes_net=not online and not is_full)
 
     def allow(path: str, rights: int) -> None:
         try:
-            opened = _opened(path)
+            # At the top there is no folder above that could be a link.
+            opened = os.open(path, _PATH_FLAGS) if path.rfind("/") == 0 else _opened(path)
         except OSError:
             return
         _allow(rules, opened, rights & handled, path)
@@ -963,8 +1109,7 @@ def _landlock(
         allow(
             path, handled & ~(_MAKE_CHAR | _MAKE_BLOCK | (0 if path == "/dev/pts" else _IOCTL_DEV))
         )
-    _check(_libc.syscall(_RESTRICT_SELF, rules, 0), "Landlock")
-    os.close(rules)
+    return rules
 
 
 def _ruleset(abi: int, *, closes_net: bool) -> tuple[int, int]:
@@ -1004,15 +1149,17 @@ def _beside(hidden: list[str], top: str = "/") -> list[str]:
             path = os.path.join(folder, name)
             if path in hidden:
                 continue
+            # Links are among them: they get no rights, as their targets have rules of their own.
             if any(one.startswith(f"{path}/") for one in hidden):
                 waiting.append(path)
-            elif not os.path.islink(path):
+            else:
                 found.append(path)
     return found
 
 
 # -- seccomp --------------------------------------------------------------------------------------------
 
+_STEP_BYTES = 8
 _LD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NO_NAMESPACE = [(_JSET, 0, 1, _ANY_NAMESPACE), (_RET, 0, 0, _ERRNO | errno.EPERM)]
@@ -1105,9 +1252,38 @@ def _written_filter(steps: list[Step]) -> bytes:
 
 
 def _set_filter(steps: list[Step]) -> None:
-    held = _buffer(_written_filter(steps))
-    program = _packed(len(steps), size=2) + bytes(6) + _packed(addressof(held))
+    _install(_written_filter(steps))
+
+
+def _install(code: bytes) -> None:
+    held = _buffer(code)
+    program = _packed(len(code) // _STEP_BYTES, size=2) + bytes(6) + _packed(addressof(held))
     _check(_libc.prctl(_PR_SECCOMP, 2, program, 0, 0), "filter")
+
+
+_codes: dict[tuple[bool, bool, bool, bool], bytes] = {}
+
+
+def _code_for(
+    *, is_full: bool, online: bool, sockets: bool = False, searches: bool = False
+) -> bytes:
+    """Return the filter of `_filter` in the kernel's format; each is made once in a process, and known to those forked from it."""
+    key = is_full, online, sockets, searches
+    if key not in _codes:
+        steps = _filter(is_full=is_full, online=online, sockets=sockets, searches=searches)
+        _codes[key] = _written_filter(steps)
+    return _codes[key]
+
+
+def prepare() -> None:
+    """Make what does not depend on the words, in a process from which those of commands and searches will be forked."""
+    try:
+        for online in (False, True):
+            _code_for(is_full=True, online=online, sockets=landlock_abi() >= 9)
+        _code_for(is_full=False, online=False, searches=True)
+    except OSError:
+        # Each command will say why.
+        return
 
 
 # -- bubblewrap -----------------------------------------------------------------------------------------
@@ -1331,17 +1507,17 @@ def begin_search(arguments: list[str]) -> None:
             place = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
             os.dup2(place, int(number))
             os.close(place)
-        code = _filter(is_full=False, online=False, sockets=False, searches=True)
+        code = _code_for(is_full=False, online=False, searches=True)
         if told["level"] == ["filter"]:
             searched = searched_fd(map(int, told["given"]))
-            _tell(searched + 1, _written_filter(code))
+            _tell(searched + 1, code)
             for path in told["search"]:
                 os.dup2(_opened_no_link(path), searched)
             for at, path in enumerate(told["read"], searched + 2):
                 os.dup2(_opened_or_nothing(path), at)
         else:
             _let_read(told)
-            _set_filter(code)
+            _install(code)
             _hold_or_raise(lambda: _check(_libc.socket(_INET, 1, 0), "socket"))
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import is_under, links_to, read_regular
+from kimi_tui.filesystem import is_under, links_to, note_path, read_regular
 from kimi_tui.tools.sandbox.redacted import MOST_BYTES, without_credentials
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import PASSED_OVER, folded
@@ -133,9 +133,11 @@ def home_view(
     readable: tuple[str, ...] = (),
     writable: Collection[str] = (),
     own: Iterable[str] = (),
-    repositories: Callable[[str], Iterable[str]] = lambda top: (),
+    around: Iterable[str] = (),
 ) -> HomeView:
     """Return the view of the home folder for commands in a work folder. It lists folders, so call it in a thread.
+
+    The paths that it looks at are noted (`filesystem.note_path`).
 
     Args:
         environ: the environment of the program.
@@ -144,11 +146,11 @@ def home_view(
         readable: the setting, as it is written.
         writable: the real paths that commands can write: links in them are ignored.
         own: the paths of this program's code.
-        repositories: returns the repositories of a folder's files, if these name the folder too.
+        around: the other parts of the work folder's repository (`around_work`).
     """
     home = os.path.realpath(app_paths.home_of(environ) or "/")
     asked = {*asked}
-    emptied = [one for one in _emptied(environ, work) if not is_under(one, asked)]
+    emptied = emptied_for(environ, work, asked)
     if not emptied:
         return HomeView(home, readable=readable)
     found = _Found(tuple(emptied), {work, *writable}, _known_secrets(environ))
@@ -164,7 +166,7 @@ def home_view(
     _add_named_by_git(found, environ)
     for path in own:
         found.add(path)
-    for folder in _around(work, emptied, repositories):
+    for folder in around:
         found.add(folder, depth=_DEEPEST)
     for folder in _folders_above(work, emptied):
         for name in _data().above:
@@ -227,10 +229,17 @@ def _homes(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
+def emptied_for(environ: Mapping[str, str], work: str, asked: Collection[str]) -> list[str]:
+    """Return the real paths of the folders that are empty for commands in a work folder; `asked` are those of the user's setting."""
+    return [one for one in _emptied(environ, work) if not is_under(one, asked)]
+
+
 def _emptied(environ: Mapping[str, str], work: str) -> list[str]:
     """Return the real paths of the home folders, and of folders of configurations elsewhere; none that is below another one."""
     named = [environ.get(name, "") for name in app_paths.XDG_FOLDERS.values()]
     places = [*_homes(environ), *(os.path.realpath(one) for one in named if os.path.isabs(one))]
+    for place in places:
+        note_path(place)
     fit = {
         place
         for place in places
@@ -335,6 +344,7 @@ class _Found:
             self._links.update(links)
             return
         if os.path.isdir(end):
+            note_path(f"{end}/")
             with contextlib.suppress(OSError):
                 for name in sorted(os.listdir(end)):
                     inner = os.path.join(end, name)
@@ -357,6 +367,7 @@ class _Found:
     def _way(self, place: str) -> tuple[dict[str, str], str] | None:
         """Return the links that lead to a place, each with its target, and its real path; None if it must not be shown."""
         links, end = ([], place) if self._is_plain(place) else links_to(place)
+        note_path(end)
         if not os.path.lexists(end) or any(is_under(one, (end,)) for one in self._emptied):
             return None
         if any(is_under(link, self._written) for link in links):
@@ -378,6 +389,7 @@ class _Found:
         folder, name = os.path.split(place)
         if name in ("", ".", "..") or not (folder in self._plain or self._is_plain(folder)):
             return False
+        note_path(place)
         if os.path.islink(place) or folder == place:
             return False
         self._plain.add(place)
@@ -426,6 +438,7 @@ def _redacted(path: str, _stamp: tuple[int, ...]) -> tuple[bytes, bytes | None]:
 
 def _shown_text(path: str) -> tuple[bytes, bytes | None]:
     """Return the content of a settings file, and the part of it that is shown; None for nothing."""
+    note_path(f"{path}/")
     try:
         found = os.stat(path)
     except OSError:
@@ -442,6 +455,10 @@ def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
     for place in _existing(_data().settings, environ):
         found.add_settings(place)
     for place in app_paths.home_places(environ, *_data().closed):
+        folder = os.path.dirname(place)
+        for one in glob.iglob(folder, include_hidden=True) if "*" in folder else (folder,):
+            note_path(f"{one}/")
+        note_path(folder.partition("*")[0])
         found.closed.update(glob.iglob(place, include_hidden=True))
 
 
@@ -472,6 +489,7 @@ def _names_in(
         is_missing = not is_top and name not in _names_in(above, listed, tops)
         names: list[str] = []
         if not is_missing:
+            note_path(f"{folder}/")
             with contextlib.suppress(OSError):
                 names = os.listdir(folder)
         listed[folder] = frozenset(names)
@@ -500,6 +518,7 @@ def _add_variables(found: _Found, environ: Mapping[str, str]) -> None:
     for variable, rules in _data().variables.items():
         places = [one for one in environ.get(variable, "").split(os.pathsep) if os.path.isabs(one)]
         for place in places:
+            note_path(place)
             if os.path.isfile(place):
                 found.add_settings(place)
             elif rules == ".":
@@ -529,6 +548,7 @@ def _add_programs(found: _Found, environ: Mapping[str, str]) -> None:
 
 
 def _links_of(folder: str) -> tuple[str, ...]:
+    note_path(f"{folder}/")
     try:
         status = os.stat(folder)
     except OSError:
@@ -553,6 +573,7 @@ def _add_prefix(found: _Found, folder: str) -> None:
     prefix, name = os.path.split(folder)
     if name not in _OF_PREFIX or os.path.basename(prefix) == ".local":
         return
+    note_path(f"{prefix}/")
     if any(os.path.exists(os.path.join(prefix, one)) for one in _IN_PREFIX):
         found.add(prefix, depth=0)
 
@@ -611,7 +632,7 @@ def _folders_above(work: str, emptied: Collection[str]) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _around(
+def around_work(
     work: str, emptied: Collection[str], repositories: Callable[[str], Iterable[str]]
 ) -> Iterator[str]:
     """Yield the other parts of a work folder's repository: the folders around it, its commits elsewhere, and those that it borrows.
@@ -660,6 +681,7 @@ def _secrets_below(top: str, home: str, deepest: int) -> list[str]:
     if not os.path.isdir(top):
         return []
     above = tuple(map(folded, os.path.relpath(top, home).split("/"))) if top != home else ()
+    note_path(top)
     found: list[str] = []
     waiting = [(top, above if above[:1] != ("..",) else (), 0)]
     n_seen = 0
@@ -681,6 +703,7 @@ _MOST_LISTINGS = 20_000
 
 def _listing(folder: str, above: tuple[str, ...]) -> tuple[int, list[str], list[str]]:
     """Return the number of entries of a folder, its secrets, and the folders to search; cached while its times are the same."""
+    note_path(f"{folder}/")
     try:
         status = os.stat(folder)
     except OSError:

@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import is_under, links_to, read_regular, remove_tree
+from kimi_tui.filesystem import is_under, links_to, note_path, read_regular, remove_tree
 from kimi_tui.tools.process import word_set
 
 FOLDER = "sandbox"
@@ -209,7 +209,7 @@ def _caches_of_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -> Caches:
-    """Return the user's caches.
+    """Return the user's caches. The paths that it looks at are noted (`filesystem.note_path`).
 
     Args:
         environ: the environment.
@@ -229,6 +229,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
         return found
 
     def usable(path: str) -> str:
+        note_path(path)
         if not os.path.isdir(path):
             return ""
         links, end = links_to(path)
@@ -259,6 +260,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
     known: dict[str, str] = {}
     cache = next((place for place, _ in caches), os.path.join(home, _CACHE))
     for variable, name in _ONLY_READ.items():
+        note_path(os.path.join(cache, name))
         if not os.path.isdir(os.path.join(cache, name)):
             missing[variable] = name
     if not caches:
@@ -268,6 +270,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
         ("GRADLE_RO_DEP_CACHE", os.path.join(home, ".gradle/caches"), "{}"),
         ("MAVEN_OPTS", os.path.join(home, ".m2/repository"), "-Dmaven.repo.local.tail={}"),
     ):
+        note_path(path)
         if os.path.isdir(path) and " " not in path:
             known[variable] = form.format(path)
     ends = {end for end in overlaid if end}

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import create_file, links_to, read_regular, real_path
+from kimi_tui.filesystem import create_file, links_to, note_path, read_regular, real_path
 from kimi_tui.filesystem import is_under as _under
 from kimi_tui.tools.sandbox.git_levers import (
     ADDRESSES,
@@ -37,8 +37,15 @@ from kimi_tui.tools.sandbox.git_levers import (
     opened,
     path_in,
 )
-from kimi_tui.tools.sandbox.home import HomeView, home_view, is_secret_place
+from kimi_tui.tools.sandbox.home import (
+    HomeView,
+    around_work,
+    emptied_for,
+    home_view,
+    is_secret_place,
+)
 from kimi_tui.tools.sandbox.layers import Caches, caches_of, once_writable
+from kimi_tui.tools.sandbox.remembered import Remembered
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -86,8 +93,6 @@ _NO_PROGRAMS = frozenset({"branch", "remote", "url", "submodule", "user", "safe"
 """Sections of git's settings whose values are addresses and names."""
 
 
-IN_THE_WAY = "The sandbox blocked"
-"""The beginning of the sentence about a refusal in a result."""
 _MOST_REFUSALS = 3
 _LONGEST_ERROR_LINE = 2000
 _REFUSED = re.compile(
@@ -113,6 +118,11 @@ _NO_NETWORK = re.compile(
     r"\b(?:EAI_AGAIN|ENOTFOUND|ENETUNREACH|ECONNREFUSED)\b",
     re.IGNORECASE,
 )
+
+STANDS_FOR = "KIMI_TUI_STANDS_FOR"
+"""The environment variable with the path of the folder for which the work folder stands, where that is a copy: what the model reads
+names files by their paths in that folder.
+"""
 
 
 class SandboxSettings(NamedTuple):
@@ -243,6 +253,8 @@ def policy_for(
         raise NoSandbox("the work folder contains your home folder and all secrets in it")
     extra = _writable(settings.writable, home, work) | {*added}
     memory = memory or FolderMemory()
+    look = memory.outside.look()
+    variables = frozenset(environ.items())
     # A command could redirect these links.
     places = once_writable(environ) if settings.readable else ()
     written = {work, *extra, *map(os.path.realpath, places)}
@@ -252,9 +264,10 @@ def policy_for(
         if not any(_under(link, written) for link in links):
             shown.add(end)
     own = [str(place) for place in app_paths.own_places(environ)]
-    guarded = [*own, *secrets_outside(environ)]
+    outside = look.at("secrets", variables, lambda: _secrets_outside(environ))
+    guarded = [*own, *(place for place, _ in outside)]
     hidden: set[str] = set()
-    ways = [links_to(place) for place in guarded]
+    ways = [*map(links_to, own), *(way for _, way in outside)]
     for place, (_, end) in zip(guarded, ways, strict=True):
         if end in shown or not os.path.lexists(end):
             continue
@@ -293,13 +306,21 @@ def policy_for(
     hidden |= unseen
     sockets = {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed these links since they were found; and links of the home folder may lead into the work folder.
-    for names, real in (*known_links(work), *links_in(home, deepest=0)):
+    look.at("links", home, lambda: links_in(home, deepest=0))
+    for names, real in (*known_links(work), *known_links(home)):
         if not real.startswith(f"{work}/") or not os.path.exists(real):
             continue
         if protected_names.secrets().rule_in(names):
             hidden |= {real} - shown
         elif len(names) == 1 and protected_names.runs_later().rule_in(names):
             kept.add(real)
+
+    def named_below(git: str, top: str) -> set[str]:
+        named = look.at(
+            f"settings {git}", (top, variables), lambda: named_by_settings(git, top, environ)
+        )
+        return {path for path in named if _under(path, (work,))}
+
     for repository in [work, *nested]:
         link = os.path.join(repository, ".git")
         if os.path.islink(link):
@@ -310,26 +331,29 @@ def policy_for(
             commons.append(common)
         for git in [common] if common else repositories_behind(link, work):
             kept |= set(_of_git(git, creates=creates))
-            kept |= {
-                path
-                for path in named_by_settings(git, repository, environ)
-                if _under(path, (work,))
-            }
+            kept |= named_below(git, repository)
         kept |= {path for path in [link] if os.path.isfile(path)}
     for bare in (git for git in watch.repositories if folded(os.path.basename(git)) != ".git"):
-        kept |= {*_of_git(bare, makes_hooks=False, creates=creates)} | {
-            path for path in named_by_settings(bare, bare, environ) if _under(path, (work,))
-        }
+        kept |= {*_of_git(bare, makes_hooks=False, creates=creates)} | named_below(bare, bare)
     roots = (work, *sorted(path for path in writable if not _under(path, (work,))))
-    caches = caches_of(environ, (*roots, *hidden), work)
-    view = home_view(
-        environ,
-        work,
-        asked=shown,
-        readable=settings.readable,
-        writable=roots,
-        own=(*_code_places(), *caches.overlaid),
-        repositories=_repositories_of,
+    avoided = (*roots, *sorted(hidden))
+    caches = look.at(
+        "caches", (variables, avoided, work), lambda: caches_of(environ, avoided, work)
+    )
+    asked = tuple(sorted(shown))
+    around = tuple(around_work(work, emptied_for(environ, work, asked), _repositories_of))
+    view = look.at(
+        "home",
+        (variables, work, asked, settings.readable, roots, caches.overlaid, around),
+        lambda: home_view(
+            environ,
+            work,
+            asked=asked,
+            readable=settings.readable,
+            writable=roots,
+            own=(*_code_places(), *caches.overlaid),
+            around=around,
+        ),
     )
     hidden = {path for path in {*hidden, *view.closed} if _is_there(path, view, roots)} - shown
     # A place of secrets that the user wants shown is shown completely.
@@ -345,7 +369,8 @@ def policy_for(
             raise NoSandbox(f"commands could create {end}, from which kimi-tui would read settings")
     if _under(work, (_package_folder(),)):
         raise NoSandbox("the work folder is inside kimi-tui's own program folder")
-    kept |= links | _program_places(roots, work)
+    kept |= links
+    kept |= look.at("programs", (roots, work), lambda: _program_places(roots, work))
     kept_paths = sorted(kept - hidden)
     if len(kept_paths) + len(hidden) + len(sockets) > _MOST_GUARDED:
         raise NoSandbox(f"more than {_MOST_GUARDED:,} files would have to be protected")
@@ -432,6 +457,15 @@ def secrets_outside(environ: Mapping[str, str]) -> Iterator[str]:
     yield from _secret_in_home(environ)
 
 
+def _secrets_outside(
+    environ: Mapping[str, str],
+) -> tuple[tuple[str, tuple[list[str], str]], ...]:
+    """Return these places, each with the links to it and its real path (`links_to`)."""
+    for place in protected_names.secret_places(environ):
+        note_path(place)
+    return tuple((place, links_to(place)) for place in secrets_outside(environ))
+
+
 def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets, recognised by name, in the home folder and in folders of configurations: at the top, and at the
     paths that rules of several names cover.
@@ -444,6 +478,7 @@ def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
     ]
     while waiting:
         folder, above = waiting.pop()
+        note_path(f"{folder}/")
         with contextlib.suppress(OSError), os.scandir(folder) as listing:
             for item in listing:
                 seen = (*above, folded(item.name))
@@ -614,9 +649,13 @@ class FolderMemory:
     """The results of the last scan of a work folder, so that only folders that changed since are listed again.
 
     A folder's modification and change times are updated with every name in it, and a command cannot set the change time.
+
+    Attributes:
+        outside: the results about folders outside the work folder.
     """
 
     def __init__(self) -> None:
+        self.outside = Remembered()
         self.seen: tuple[str, Mapping[str, _Listing]] = ("", {})
         self.unseen: tuple[str, ...] = ()
         self._beside: dict[str, FolderMemory] = {}
@@ -1098,6 +1137,7 @@ def named_by_settings(
         if settings in read:
             continue
         read.add(settings)
+        note_path(f"{settings}/")
         if len(read) > _MOST_SETTINGS_FILES or _size(settings) > _SETTINGS_BYTES:
             raise NoSandbox(f"git's settings for {top} are too many or too long to check")
         try:
@@ -1133,6 +1173,8 @@ def named_by_settings(
                     one for links, end in ways if os.path.isfile(end) for one in (*links, end)
                 }
     above = {real_path(top), real_path(git)}
+    note_path(f"{git}/")
+    note_path(f"{top}/")
     return {
         path
         for path in found
@@ -1371,10 +1413,12 @@ def _linked_places(roots: Sequence[str]) -> Iterator[str]:
     """Yield the folders of a cache that share files with the packages installed for this program."""
     own = _linked_descriptions()
     for root in roots if own else ():
+        note_path(f"{root}/")
         with contextlib.suppress(OSError):
             for name in os.listdir(root):
                 archive = os.path.join(root, name)
                 if name.startswith(_UNPACKED):
+                    note_path(f"{archive}/")
                     yield from _sharing(archive, os.stat(archive).st_mtime_ns)
 
 

@@ -17,8 +17,6 @@ from kimi_tui.filesystem import read_regular
 from kimi_tui.tools.sandbox.home import is_secret_place, setting_for
 from kimi_tui.tools.sandbox.policy import Policy, paths_in_error
 
-ALLOWED_BY = "To allow it, add to the section [sandbox] of config.toml: "
-"""The beginning of the last fact about a command whose read was refused, followed by the setting; a card shows it in rows of its own."""
 _MOST = 3
 _MOST_LINES = 5000
 _LONGEST_LINE = 2000

@@ -25,15 +25,11 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.filesystem import copy_tree, is_under, remove_tree
 from kimi_tui.tools.sandbox.layers import can_layer
-from kimi_tui.tools.sandbox.policy import Policy
+from kimi_tui.tools.sandbox.policy import STANDS_FOR, Policy
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import REST, Manifest
 
 Tier = Literal["overlay", "copy", "elsewhere"]
-STANDS_FOR = "KIMI_TUI_STANDS_FOR"
-"""The environment variable with the path of the folder for which the work folder stands, where that is a copy: what the model reads
-names files by their paths in that folder.
-"""
 RUN_PREFIX = "run-"
 READ_ONLY = "read-only"
 """The word of `confine` for a mount without a layer that may not be written."""

@@ -73,9 +73,9 @@ class PageReader:
                 reading.stop()
         if reading.lacks_parser:
             raise ToolProblem(
-                "The page cannot be read: the packages lxml, markdownify or pypdf are not installed as kimi-tui needs them. "
-                "The user can install kimi-tui again.",
-                brief="no parser",
+                "The page cannot be read: lxml, markdownify or pypdf is missing or has the wrong version. "
+                "Installing kimi-tui again repairs this.",
+                brief="packages missing",
             )
         if out is None:
             raise ToolProblem(

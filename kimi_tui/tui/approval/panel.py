@@ -435,7 +435,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         write: called with prose, which is meant for the prompt.
         prompt: the prompt below the question, which gets the prose.
         typed_at: the monotonic time at which text was last typed that further keys may continue; 0 for never.
-        asker: who asks, if it is not the agent of the current conversation: a future, with its name.
+        asker: who asks, if it is not the agent of the current conversation: a future or a sub-agent, with its name.
+        stops: what Esc stops.
 
     Attributes:
         request: as above; so is `asker`.
@@ -474,9 +475,11 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         prompt: PromptArea | None = None,
         typed_at: float = 0.0,
         asker: str = "",
+        stops: str = "the turn",
     ) -> None:
         super().__init__()
         self.asker = asker
+        self._stops = stops
         self._write_behind = write
         self._prompt = prompt
         self._is_behind = False
@@ -614,7 +617,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             glyphs,
             can_change=may_be_changed(self.request),
             mode_key="" if self.asker else key_of("mode", self._keys),
-            stops="this future" if self.asker else "the turn",
+            stops=self._stops,
             reads_on=not self._detail.shows_all,
             tab_words=self._detail.more_words,
         )

@@ -48,8 +48,8 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "Chat",
         "chat",
         (
-            (("chat.above", "chat.below"), "select the block above, below"),
-            (("chat.turn_before", "chat.turn_after"), "go to your previous, next message"),
+            (("chat.above", "chat.below"), "select the block above or below"),
+            (("chat.turn_before", "chat.turn_after"), "go to your previous or next message"),
             (("chat.fold",), "expand or collapse the selected block"),
             (("chat.preview",), "preview a rewind to the selected message; on a D-Mail: expand it"),
             (("chat.pin",), "pin the message, or unpin it: compaction and D-Mails keep it"),
@@ -57,7 +57,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("chat.link",), "open the first link of the block; again, the next one"),
             (
                 ("chat.select_up", "chat.select", "chat.select_all"),
-                "select text upwards, downwards; select all",
+                "select text upwards or downwards; select all",
             ),
             (("chat.copy_mode",), "select text with a cursor that keys move"),
         ),
@@ -68,20 +68,20 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         (
             (
                 ("copy.left", "copy.down", "copy.up", "copy.right"),
-                "move by a character, by a row",
+                "move by a character or by a row",
             ),
             (
                 ("copy.word", "copy.back", "copy.word_end"),
-                "go to the next word, the previous word, the end of the word",
+                "go to the next word, the previous word or the end of the word",
             ),
             (
                 ("copy.start", "copy.text", "copy.end"),
-                "go to the start of the row, of its text, to its end",
+                "go to the start of the row, the start of its text or its end",
             ),
-            (("copy.turn_before", "copy.turn_after"), "go to your previous, next message"),
-            (("copy.page_up", "copy.page_down"), "move a page up, down"),
-            (("copy.top", "copy.bottom"), "go to the start, to the end of the chat"),
-            (("copy.mark", "copy.lines"), "start or end a selection of characters, of lines"),
+            (("copy.turn_before", "copy.turn_after"), "go to your previous or next message"),
+            (("copy.page_up", "copy.page_down"), "move a page up or down"),
+            (("copy.top", "copy.bottom"), "go to the start or the end of the chat"),
+            (("copy.mark", "copy.lines"), "start or end a selection of characters or of lines"),
             (("copy.swap",), "go to the other end of the selection"),
             (("copy.take",), "copy the selection, or the row of the cursor"),
             (("copy.author",), "on a line of a diff: go to the checkpoint that wrote it"),
@@ -92,9 +92,9 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "Search",
         "search",
         (
-            (("search.up", "search.down"), "go to the previous, next match"),
+            (("search.up", "search.down"), "go to the previous or next match"),
             (("search.text",), "move the focus to the chat, where the next two keys work"),
-            (("search.next", "search.before"), "go to the next, previous match"),
+            (("search.next", "search.before"), "go to the next or previous match"),
             (("search.page_up", "search.page_down"), "scroll the chat"),
             (("search.again",), "start another search"),
             (("search.end",), "end the search"),
@@ -104,14 +104,14 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "Timeline",
         "timeline",
         (
-            (("timeline.up", "timeline.down"), "select a newer, an older step"),
-            (("timeline.older_turn", "timeline.newer_turn"), "go to an older, a newer turn"),
+            (("timeline.up", "timeline.down"), "select a newer or an older step"),
+            (("timeline.older_turn", "timeline.newer_turn"), "go to an older or a newer turn"),
             (
                 ("timeline.older_branch", "timeline.newer_branch"),
-                "go to an older, a newer world line",
+                "go to an older or a newer world line",
             ),
-            (("timeline.page_up", "timeline.page_down"), "move a page to newer, older steps"),
-            (("timeline.newest", "timeline.oldest"), "go to the newest, to the oldest step"),
+            (("timeline.page_up", "timeline.page_down"), "move a page to newer or older steps"),
+            (("timeline.newest", "timeline.oldest"), "go to the newest or the oldest step"),
             (("timeline.choose",), "preview a rewind to the step; a click does the same"),
             (("timeline.fold",), "expand or collapse a turn or a world line"),
             (
@@ -120,7 +120,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             ),
             (("timeline.bookmark",), "name a checkpoint or a world line"),
             (("timeline.pin",), "pin the message of the step, or unpin it"),
-            (("timeline.undo", "timeline.redo"), "undo, redo"),
+            (("timeline.undo", "timeline.redo"), "undo or redo"),
             (("timeline.filter",), "filter the steps"),
             (("timeline.replay",), "replay the session"),
             (("timeline.keys",), "show these keys in the timeline"),
@@ -132,8 +132,8 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "preview",
         (
             (("preview.up", "preview.down"), "select an action"),
-            (("preview.choose",), "do the selected action"),
-            (("preview.details",), "go to the files, to the removed messages, and back"),
+            (("preview.choose",), "carry out the selected action"),
+            (("preview.details",), "go to the files, then to the removed messages, then back"),
             (("preview.bring_back",), "restore the selected file, or skip it"),
             (
                 ("preview.line", "preview.line_before"),
@@ -147,7 +147,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "World line",
         "line",
         (
-            (("line.next", "line.before"), "select the next, previous message"),
+            (("line.next", "line.before"), "select the next or previous message"),
             (
                 ("line.jump",),
                 "switch to this world line, without the selected message and later ones",
@@ -161,7 +161,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "Viewing a future",
         "future",
         (
-            (("future.next", "future.before"), "select the next, previous message"),
+            (("future.next", "future.before"), "select the next or previous message"),
             (("future.message",), "send it a message; you can also just type"),
             (("future.stop",), "stop it; its finished steps are kept"),
             (("future.page",), "show all futures side by side"),
@@ -169,24 +169,39 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         ),
     ),
     (
+        "Viewing a sub-agent",
+        "subagent",
+        (
+            (("subagent.next", "subagent.before"), "select the next, previous message"),
+            (("subagent.message",), "send it a message; you can also just type"),
+            (("subagent.stop",), "stop it alone; the turn goes on"),
+            (("chat.preview",), "preview its rewind to the selected step"),
+            (("timeline",), "open its timeline"),
+            (("subagent.leave",), "close it and go back"),
+        ),
+    ),
+    (
         "Futures side by side",
         "futures",
         (
             (("futures.before", "futures.next"), "choose the previous or next future"),
-            (("futures.up", "futures.down"), "select the message or file above, below"),
+            (("futures.up", "futures.down"), "select the message or file above or below"),
             (("futures.page_up", "futures.page_down"), "scroll"),
             (("futures.files",), "move to the files, and back"),
             (("futures.unfold",), "expand or collapse a message, or the diffs of a file"),
             (("futures.current",), "preview the switch to this future and its files"),
             (
                 ("futures.send",),
-                "copy the message to the current world line; in the files: take the file over",
+                "copy the message to the current world line; in the files: copy the file to the work folder",
             ),
             (("futures.read",), "open the future to read its conversation"),
-            (("futures.opinion",), "ask the model for its opinion, which is only a note"),
+            (
+                ("futures.opinion",),
+                "ask the model how the futures differ; its answer changes nothing",
+            ),
             (("futures.stop",), "stop the future"),
             (("futures.prune",), "delete the future; you are asked first"),
-            (("futures.new",), "start other futures from the end of the conversation"),
+            (("futures.new",), "start new futures from the end of the current conversation"),
             (("futures.leave",), "close the page"),
         ),
     ),
@@ -194,7 +209,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "Comparison",
         "compare",
         (
-            (("compare.up", "compare.down"), "select the message or file above, below"),
+            (("compare.up", "compare.down"), "select the message or file above or below"),
             (("compare.page_up", "compare.page_down"), "scroll"),
             (("compare.side",), "move to the other side; to the files"),
             (("compare.next",), "go to the next difference"),
@@ -212,10 +227,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "replay",
         (
             (("replay.play",), "play or pause"),
-            (("replay.back", "replay.on"), "go a step back, forward"),
-            (("replay.turn_before", "replay.turn_after"), "go one turn back, forward"),
-            (("replay.beginning", "replay.end"), "go to the start, to the end"),
-            (("replay.slower", "replay.faster"), "play slower, faster"),
+            (("replay.back", "replay.on"), "go one step back or forward"),
+            (("replay.turn_before", "replay.turn_after"), "go one turn back or forward"),
+            (("replay.beginning", "replay.end"), "go to the start or the end"),
+            (("replay.slower", "replay.faster"), "play slower or faster"),
             (("replay.continue",), "continue from this step in a new session"),
             (("replay.timeline",), "move to the timeline"),
             (("replay.leave",), "leave the replay"),
@@ -258,7 +273,7 @@ An action with that prefix that has no row is listed with the description of its
 
 _ALSO: Mapping[str, tuple[Pair, ...]] = {
     "sessions": (
-        ("↑, ↓, k, j", "select the session above, below; in the search field, letters are typed"),
+        ("↑, ↓, k, j", "select the session above or below; in the search field, letters are typed"),
         ("Enter", "resume the session"),
     )
 }
@@ -323,7 +338,7 @@ def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         (key_of("complete", keys), "complete; queue a message"),
         (
             _listed(key_of("history", keys), key_of("search", keys)),
-            "search sent messages, the chat",
+            "search sent messages or the chat",
         ),
         (key_of("compact", keys), "compact the context"),
         (_listed("/", key_of("commands", keys)), "list the commands"),
@@ -390,7 +405,7 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         (key_of("redraw", keys), "redraw the screen, for example after attaching a terminal"),
         (key_of("history", keys), "search sent messages; again: the next match"),
         ("Ctrl+X Ctrl+E", "edit the prompt in your editor"),
-        ("Esc, i", "vim: go to normal mode, to insert mode (setting prompt.vim)"),
+        ("Esc, i", "vim: go to normal or to insert mode (setting prompt.vim)"),
     )
     return tuple(row for row in rows if row[0])
 

@@ -86,6 +86,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         config: the configuration.
         file: the file to change.
         commands: all commands; their titles describe the keys.
+        key: the setting to begin with; empty for the first.
     """
 
     class ThemePreviewed(Message):
@@ -112,8 +113,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         config: Config,
         file: ConfigurationFile,
         commands: CommandTable,
+        key: str = "",
     ) -> None:
         super().__init__()
+        self._begins_with = key
         self._config = config
         self._file = file
         self._commands = commands
@@ -135,6 +138,9 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
 
     def on_mount(self) -> None:
         """Focus the list."""
+        keys = [setting.key for setting in self._settings]
+        begin = keys.index(self._begins_with) if self._begins_with in keys else 0
+        self._list.show(self._entries(), begin)
         self._fit()
         self._list.focus()
         self._show()
@@ -261,9 +267,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             push_once(self, dialog, self._keep_answer)
 
     def _question(self, setting: Setting) -> TextQuestion:
+        values = f" Values: {', '.join(setting.check.choices)}." if setting.check.choices else ""
         return TextQuestion(
             _title(setting),
-            setting.meaning,
+            f"{setting.meaning}{values}",
             "Separate entries with commas. Leave it empty for the default."
             if setting.check.kind == "list"
             else "Leave it empty for the default.",

@@ -309,7 +309,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         start: Hint = ("Enter", "start")
         change: Hint = (f"{glyphs.back}{glyphs.to}", "change")
         # Nobody should start what they could not know to be below.
-        more = (("PageDown", "read on"),) if self._scroll.max_scroll_y > 0 else ()
+        more = (("PageDown", "scroll"),) if self._scroll.max_scroll_y > 0 else ()
         wordings: list[tuple[Hint, ...]] = [
             (start, ("Tab", "next field"), change, *more, *line_break, ("Esc", "cancel")),
             (start, ("Tab", "next field"), change, *more, ("Esc", "cancel")),
@@ -338,13 +338,13 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             "count": (str(form.count), f"{COUNTS[0]} to {COUNTS[-1]}"),
             "same-message": (_SAME if form.has_one_message else _EACH, ""),
             "same-model": (_SAME if form.has_one_model else _EACH, ""),
-            "network": ("on" if form.has_network else "off", "for the check"),
+            "network": ("on" if form.has_network else "off", "only for the check"),
         }
         for (name, at), field in self._fields.items():
             if isinstance(field, ChoiceField):
                 if name == "model":
                     chosen = form.models[form.chosen[at] % len(form.models)]
-                    field.show(chosen or self._model, "" if chosen else "in use")
+                    field.show(chosen or self._model, "" if chosen else "current model")
                 else:
                     field.show(*values[name])
 

@@ -304,8 +304,8 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
     def _name_keys(self) -> None:
         arrows = f"{glyphs_of(self).back}{glyphs_of(self).to}"
         one, here = self.chosen, self._files.focused_here
-        take: Hint = ("s", "take the file over" if here else "copy message to current")
-        short: Hint = ("s", "take file" if here else "copy")
+        take: Hint = ("s", "copy file to work folder" if here else "copy message to current")
+        short: Hint = ("s", "copy file" if here else "copy")
         end: list[Hint] = [("j", "make current")] if one.is_over else [("x", "stop")]
         other: Hint = ("Tab", "messages" if here else "files")
         opinion: list[Hint] = (
@@ -379,7 +379,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
             self.tell(f"Future {one.number} still runs.", advice="x stops it.")
         elif action in ("current", "prune") and one.state != "done" and not one.world_line:
             self.tell(
-                f"Future {one.number} cannot be made current, because it has no finished steps."
+                f"Future {one.number} cannot be made current, because it has no finished step."
             )
         else:
             self.dismiss(PageAnswer(action, one.key))

@@ -194,6 +194,10 @@ class ConversationController:
         state = self.state._replace(parts=parts)
         if "session" in parts:
             self.soul = opened.soul
+            if "model" not in parts and not self.launch.external_agent:
+                # A new session, or a fork, has the same agent.
+                stored = opened.soul.session.state.external_agent
+                self.launch = self.launch._replace(external_agent=(stored,))
             # The header is updated first, since drawing a long history takes a while.
             for fact in opened.soul.facts:
                 state = reduce(state, EventRecord(0, 0.0, fact))
@@ -204,6 +208,7 @@ class ConversationController:
             state = state._replace(ready=True)
         self._bench.views.begin(state)
         self._change(state)
+        self._name_agent()
         if self.soul is not None:
             self._bench.start(self._prepare_model(self.soul))
             self._bench.start(self._learn_folder(self.soul))
@@ -372,7 +377,10 @@ class ConversationController:
 
     @property
     def values(self) -> Values:
-        """The known models and thinking settings."""
+        """The known models and thinking settings; of an external agent its models and modes."""
+        if self.soul is not None and "model" not in self.state.parts:
+            modes, models = self.soul.agent_values
+            return Values(models, modes=tuple((name, "") for name in modes))
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
@@ -389,7 +397,7 @@ class ConversationController:
     def learn_models(self) -> None:
         """Ask the server in the background for its models; once, unless it could not be asked."""
         choice = self.launch.choice
-        if self.launch.demo or not isinstance(choice, ModelChoice):
+        if self.launch.demo or self.launch.external_agent or not isinstance(choice, ModelChoice):
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice
@@ -793,7 +801,12 @@ class ConversationController:
         )
 
         # An agent beside that of the session has turns, waiting messages and notices of its own.
-        records = [record for record in records if not record.source]
+        if beside := [record for record in records if record.source]:
+            records = [record for record in records if not record.source]
+            if self._live:
+                self._bench.views.play_beside(beside)
+            if not records:
+                return
         bench, before, ended = self._bench, self.state, None
         if self._live:
             bench.views.play(records)
@@ -831,6 +844,7 @@ class ConversationController:
                     pass
         state = bench.views.session.state
         self._change(state)
+        self._name_agent()
         if handed_back:
             self._put_back(handed_back)
         if ended is not None:
@@ -883,7 +897,8 @@ class ConversationController:
         """Let queued messages begin turns, after the texts that a killed program left have been given back."""
         if self.soul is not None and self._giving_back is not None:
             await asyncio.wait([self._giving_back])
-            await self.soul.attend()
+            if self.soul is not None:  # the session may have ended meanwhile
+                await self.soul.attend()
         elif self.turns is not None:
             await self.turns.attend()
 
@@ -922,6 +937,15 @@ class ConversationController:
             self._bench.is_whole = await self._bench.views.rebuild(history, since)
         finally:
             self._since = None
+
+    def _name_agent(self) -> None:
+        """Show an external agent and its mode in the header, in the place of our mode, which does not bind it."""
+        if self.soul is not None and "model" not in self.state.parts:
+            header, words = self._bench.header, self.soul.agent_words
+            # Until the agent names its model, the name of the agent stands for it.
+            model = header.heading.model if header.heading.model != self.soul.name else ""
+            if (header.heading.words, header.heading.model) != (words, model):
+                header.heading = header.heading._replace(words=words, model=model)
 
     def _change(self, state: SessionState) -> None:
         old, self.state = self.state, state

@@ -42,7 +42,7 @@ def demo_end() -> str:
         command = (
             short(program) if program.exists() else f"{short(Path(sys.executable))} -m kimi_tui"
         )
-    return f"To start your own work: press Ctrl+Q, then run {command} in your project's folder."
+    return f"To start your own work: press Ctrl+Q, then run {command} in your project."
 
 
 def demo_hints(keys: Mapping[str, str], *, plays: bool) -> tuple[Hint, ...]:

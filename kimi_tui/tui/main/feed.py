@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kimi_tui.tui.faults import Callbacks
     from kimi_tui.wire.events import Event, EventRecord
-    from kimi_tui.wire.queue import Wire
+    from kimi_tui.wire.queue import Subscription
 
 FRAME_S = 1 / 30
 STEPS_S = 1 / 8
@@ -33,6 +33,18 @@ HISTORY_SLICE_S = 0.0015
 CHUNK = 32
 
 
+class Publisher(Protocol):
+    """Publishes events: the wire of a session, or the part of one that a sub-agent has."""
+
+    def subscribe(self, wake: Callable[[Event], None] | None = None) -> Subscription:
+        """Return a subscription, as `Wire.subscribe`."""
+        ...
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        ...
+
+
 class Feed:
     """The records of one session in batches: first `history`, then `live`. A batch is drawn when it is returned.
 
@@ -44,7 +56,9 @@ class Feed:
         callbacks: schedules the batches.
     """
 
-    def __init__(self, wire: Wire, history: Iterable[EventRecord], callbacks: Callbacks) -> None:
+    def __init__(
+        self, wire: Publisher, history: Iterable[EventRecord], callbacks: Callbacks
+    ) -> None:
         # The history does not go through the wire's queue, which would return a long one in one go.
         self._waiting = deque(history)
         self._callbacks = callbacks

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
-from kimi_tui.tools.sandbox.policy import IN_THE_WAY
+from kimi_tui.tool_cards import IN_THE_WAY
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
@@ -43,6 +43,7 @@ FirstTime = Literal[
     "pasted",
     "refused",
     "early",
+    "subagent",
 ]
 READ_S = 2.0
 """The least number of seconds that a hint stays: a key hides it only after the user can have read it."""
@@ -69,6 +70,10 @@ WORDS: Mapping[FirstTime, tuple[str, ...]] = {
     "pasted": ("To open the pasted text, press Left, then {send}",),
     "refused": ("What sandboxed commands may do is set in /settings",),
     "early": ("Pressed too early: answer after you have stopped typing",),
+    "subagent": (
+        "Click the card of a sub-agent, or Tab and {chat.preview}, to read and steer it",
+        "Tab, then {chat.preview}: read and steer a sub-agent",
+    ),
 }
 """The texts of the hints, the longest first. Names of actions stand for their keys.
 
@@ -145,6 +150,8 @@ class FirstTimeHints:
                 self.happened("compacted")
             case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
                 self.happened("context")
+            case wire.AgentChanged(state="working"):
+                self.happened("subagent")
             case wire.TurnBegin():
                 self._in_turn = True
             case wire.SteerQueued(when="now") if self._in_turn:

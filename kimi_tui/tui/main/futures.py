@@ -7,18 +7,16 @@ of one future are read only while it is on view, or for the page that sets all s
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.main.workbench import Workbench
-from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
     from kimi_tui.futures.running import Futures
@@ -60,34 +58,28 @@ class FuturesController:
     Args:
         bench: the workbench with chat, timeline and prompt.
         conversation: the session.
+        beside: shows one in place of the chat.
         write: begins a message to a future: called with its key and with text that was typed over it.
         begin: asks how futures are to begin at a checkpoint.
-
-    Attributes:
-        view: the future in place of the chat; None for none.
     """
-
-    QUIET_S: ClassVar[float] = QUIET_S
-    """Seconds without a key before a key acts on the future on view."""
 
     def __init__(
         self,
         bench: Workbench,
         conversation: ConversationController,
+        beside: BesideViewer,
         write: Callable[[str, str], object],
         begin: Callable[[Target], object],
     ) -> None:
         self._bench = bench
+        self._beside = beside
         self._write = write
         self._begin = begin
         self._conversation = conversation
         self._engine: Futures | None = None
         self._opening = asyncio.Lock()
-        self.view: FutureView | None = None
-        self._drawing: asyncio.Task[None] | None = None
-        self._feed: Feed | None = None
-        self._from_timeline = False
-        self._quiet = QuietKeyboard(0.0, 0.0)
+        self._view: FutureView | None = None
+        """The future that was shown last."""
         self._order: list[str] = []
         """The ids of the requests in the queue, oldest first."""
         self._answered: set[str] = set()
@@ -148,102 +140,43 @@ class FuturesController:
 
     # --- one future in place of the chat
 
+    @property
+    def view(self) -> FutureView | None:
+        """The future in place of the chat; None for none."""
+        return self._view if self._beside.view is self._view else None
+
     async def open(self, key: str) -> None:
         """Show a future that runs in place of the chat, with its own streaming, and give it the keys.
 
         Raises:
             NoFutures: it does not run in this program; the text is for the user.
         """
-        bench = self._bench
-        if self.view is not None and self.view.key == key:
-            bench.timeline_pane.close()
-            bench.screen.set_focus(self.view.transcript)
+        if self._beside.shows(key):
             return
-        engine = await self.engine()
+        engine, bench = await self.engine(), self._bench
         state, wire = engine.state(key), engine.wire(key)
-        from_timeline = bench.timeline_pane.has_keys
         past = await engine.history(key)
         from kimi_tui.tui.futures.view import FutureView
 
-        add_sheets(bench.screen, "rows", "world_line", "futures")
-        self.leave(focus=False)
-        bench.timeline_pane.close()
-        self._from_timeline = from_timeline
-        view = FutureView(
+        view = self._view = FutureView(
             state,
             self.currency,
             bench.transcript.work_dir,
             bench.keys,
             self._conversation.load_image,
         )
-        self.view = bench.future = view
-        await bench.chat_pane.read(view)
-        if self.view is not view:
-            return  # another one was opened meanwhile
-        bench.transcript.end_search()
-        bench.prompt.reading_words = f"Reading future {state.number}"
-        bench.prompt.reading = -1
-        self._head(f"future {state.number}")
-        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
-        bench.screen.set_focus(view.transcript)
-        # Nothing is awaited between these two: what is told meanwhile is in one of them.
-        records = [*past, *engine.records(key)]
-        feed = self._feed = Feed(wire, records, bench.tasks)
-        self._drawing = bench.start(self._draw(view, feed))
+
+        async def feed() -> Feed:
+            # Nothing is awaited between these two: what is told meanwhile is in one of them.
+            return Feed(wire, [*past, *engine.records(key)], bench.tasks)
+
+        await self._beside.show(
+            view,
+            f"future {state.number}",
+            self._write,
+            feed,
+        )
         self.tell_news()
-
-    async def _draw(self, view: FutureView, feed: Feed) -> None:
-        async for records in feed.history():
-            view.play(records, live=False)
-        await view.transcript.draw_all()
-        view.transcript.scroll_to_end()
-        async for records in feed.live():
-            view.play(records)
-
-    def leave(self, *, back: bool = False, focus: bool = True) -> bool:
-        """Show the chat again; return False if no future is on view.
-
-        Args:
-            back: whether the focus returns to where the future was opened from.
-            focus: whether the focus moves at all.
-        """
-        bench, view = self._bench, self.view
-        if view is None:
-            return False
-        self.stop_feed()
-        self.view = bench.future = None
-        bench.screen.set_focus(None)
-        bench.chat_pane.end_reading(view)
-        bench.prompt.reading, bench.prompt.reading_words = 0, ""
-        self._head("")
-        if focus and back and self._from_timeline:
-            bench.timeline_pane.open()
-        elif focus:
-            bench.return_to_prompt()
-        return True
-
-    def write(self, text: str) -> None:
-        """Begin a message to the future on view with text that was typed over it."""
-        if self.view is not None:
-            # At once, so that the next letters wait for the field.
-            self._write(self.view.key, text)
-
-    def stop_feed(self) -> None:
-        """Read no events of a future any more."""
-        if self._drawing is not None:
-            self._drawing.cancel()
-        if self._feed is not None:
-            self._feed.stop()
-        self._drawing = self._feed = None
-
-    def comes_early(self, at: float) -> bool:
-        """Return whether a key was typed before the future was visible."""
-        view = self.view
-        return view is not None and view.transcript.has_focus and not self._quiet.accepts(at)
-
-    def _head(self, words: str) -> None:
-        header = self._bench.header
-        header.heading = header.heading._replace(words=words)
 
     def tell_news(self) -> None:
         """Update the banner of the future on view: its state, and what the current conversation does."""

@@ -27,6 +27,8 @@ Place = Literal[
     "found",
     "line",
     "future",
+    "subagent",
+    "ended subagent",
     "search",
     "matches",
     "copy",
@@ -52,6 +54,8 @@ HELP_TITLES: Mapping[Place, str] = {
     "found": "Timeline",
     "line": "World line",
     "future": "Viewing a future",
+    "subagent": "Viewing a sub-agent",
+    "ended subagent": "Viewing a sub-agent",
     "search": "Search",
     "matches": "Search",
     "copy": "Selecting with a cursor",
@@ -63,10 +67,10 @@ _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
     "chat.pin": "marks",
     "chat.preview": "travel",
-    "future.message": "travel",
-    "future.page": "travel",
-    "future.stop": "travel",
-    "compact": "session",
+    "future.message": "model",
+    "future.page": "model",
+    "future.stop": "model",
+    "compact": "model",
     "line.compare": "lines",
     "line.jump": "travel",
     "line.send": "dmails",
@@ -77,7 +81,7 @@ _NEEDS: Mapping[str, PartName] = {
     "timeline.read": "lines",
     "timeline.redo": "travel",
     "timeline.undo": "travel",
-    "window": "session",
+    "window": "model",
 }
 """The part of the agent that an action needs."""
 
@@ -110,7 +114,7 @@ def hints(
         empty: whether the prompt is empty, so that `?` shows the keys.
     """
     if place == "chat":
-        return _in_chat(keys)
+        return _in_chat(keys, opens=bool(state.agents))
 
     def key(name: str) -> str:
         return key_of(name, keys)
@@ -165,6 +169,17 @@ def hints(
             (key("help"), "help"),
             (key("future.next"), "next message"),
         )
+    if place in ("subagent", "ended subagent"):
+        acts = ((key("subagent.message"), "send it a message"), (key("subagent.stop"), "stop it"))
+        return known(
+            *(acts if place == "subagent" else ()),
+            (key("chat.preview"), "rewind it"),
+            (key("timeline"), "its timeline"),
+            (key("search"), "search"),
+            (key("subagent.leave"), "back"),
+            (key("help"), "help"),
+            (key("subagent.next"), "next message"),
+        )
     if place == "search":
         return known(
             ("Enter", "next"),
@@ -183,7 +198,7 @@ def hints(
             ("Esc", "end"),
             (_both("copy.word", "copy.back", keys), "word"),
             (_both("copy.turn_before", "copy.turn_after", keys), "turn"),
-            (key("copy.swap"), "go to the other end"),
+            (key("copy.swap"), "other end of the selection"),
             (key("copy.author"), "who wrote the line"),
         )
     if place == "matches":
@@ -233,13 +248,20 @@ def _in_prompt(
         (key_of("commands", keys), "commands"),
         (key_of("help", keys), "help"),
     )
-    stop = (key_of("escape", keys), "stop")
+    n_agents = len(state.working_agents)
+    agents_words = "the sub-agent" if n_agents == 1 else "the sub-agents"
+    stop = (key_of("escape", keys), f"stop {agents_words}" if n_agents else "stop")
     jobs: tuple[Hint, ...] = ()
+    if n_agents:
+        jobs = ((counted(n_agents, "sub-agent"), "/agents"),)
     if state.jobs:
-        jobs = ((counted(state.jobs, "task"), "/tasks"),)
+        jobs = (*jobs, (counted(state.jobs, "task"), "/tasks"))
     if state.running:
         first: tuple[Hint, ...] = (
-            (send, "queue the message" if state.waits_for_own else "steer"),
+            (
+                send,
+                "steer" if state.takes_steers and not state.waits_for_own else "queue the message",
+            ),
             stop,
         )
         if state.retry_until > now:
@@ -269,8 +291,13 @@ _PAIRS = (
 _SHORT = {"chat.preview": "go back", "chat.fold": "unfold", "chat.copy": "copy", "chat.pin": "pin"}
 
 
-def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
-    """Return the keys of the chat, from its bindings: those of a pair as one, the way out before rare ones."""
+def _in_chat(keys: Mapping[str, str], *, opens: bool = False) -> tuple[Hint, ...]:
+    """Return the keys of the chat, from its bindings: those of a pair as one, the way out before rare ones.
+
+    Args:
+        keys: the configured keys, by action.
+        opens: whether there are cards of sub-agents, which the key opens that goes back elsewhere.
+    """
     from kimi_tui.tui.transcript.transcript import Transcript
 
     paired = {name for first, second, _ in _PAIRS for name in (first, second)}
@@ -280,6 +307,8 @@ def _in_chat(keys: Mapping[str, str]) -> tuple[Hint, ...]:
         for one in bound
         if one.id and one.id not in paired
     }
+    if opens and "chat.preview" in words:
+        words["chat.preview"] = "go back, or open a sub-agent"
     often = [name for name in _SHORT if name in words]
     rest = [name for name in words if name not in often]
     return known(

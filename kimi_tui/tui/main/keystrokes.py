@@ -4,7 +4,7 @@
 |---|---|---|
 | the prompt | is written | is written |
 | the chat, a world line in its place, the timeline | is a key of theirs, or prose: `LetterGate` | goes into the prompt |
-| a future in place of the chat | is a key of its, or prose for it: `LetterGate` | goes into a message to it |
+| a future or sub-agent in place of the chat | is a key of its, or prose for it: `LetterGate` | goes into a message to it |
 | a cursor in the chat | moves it, or is prose: `_CursorLetters` | goes into the prompt |
 | a question, or nothing while one is asked | answers it, or is prose: `ApprovalPanel.intercept` | waits in the prompt behind it |
 
@@ -21,7 +21,7 @@ from textual import events
 from kimi_tui.tui.key_names import key_of, keys_of
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.keyboard import LetterGate, LetterRun
-from kimi_tui.tui.main.futures import FuturesController
+from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.prompt.area import PromptArea, may_be_path
@@ -98,18 +98,16 @@ class Keystrokes:
     Args:
         bench: the workbench, with the prompt and the focus.
         viewer: knows the world line shown instead of the chat.
-        futures: knows the future shown instead of the chat, to which text can be written.
+        beside: knows the future or sub-agent shown instead of the chat, to which text can be written.
 
     Attributes:
         written_at: the monotonic time at which text was last typed into the prompt from elsewhere; 0 for never.
     """
 
-    def __init__(
-        self, bench: Workbench, viewer: WorldLineViewer, futures: FuturesController
-    ) -> None:
+    def __init__(self, bench: Workbench, viewer: WorldLineViewer, beside: BesideViewer) -> None:
         self._bench = bench
         self._viewer = viewer
-        self._futures = futures
+        self._beside = beside
         screen = bench.screen
         self._letters = LetterGate(screen, self._write_here, self._act, self._tell_no_key)
         self._cursor_letters = _CursorLetters(bench, self._write_here, self._tell_no_key)
@@ -158,7 +156,7 @@ class Keystrokes:
         if panel is not None and event.key == "enter" and self._writes_behind:
             return True  # ends the text that waits behind the question, at any time
         is_text = event.character and event.is_printable
-        if is_text and (self._viewer.comes_early(event) or self._futures.comes_early(event.time)):
+        if is_text and (self._viewer.comes_early(event) or self._beside.comes_early(event.time)):
             bench.prompt.area.write(event.character or "")
             return True
         is_behind = view is not bench.transcript or not bench.prompt.display
@@ -206,8 +204,8 @@ class Keystrokes:
         from kimi_tui.foreign_text import clean_pasted
 
         bench, area = self._bench, self._bench.prompt.area
-        if bench.future is not None and bench.question is None:
-            self._futures.write(clean_pasted(text))
+        if bench.beside is not None and bench.question is None:
+            self._beside.write(clean_pasted(text))
             return
         text, before = clean_pasted(text), area.typed
         is_apart = (at := bench.last_key_at) - self.written_at > APART_S

@@ -143,8 +143,10 @@ class QuitConfirmation:
         parts: list[str] = []
         if jobs:
             parts.append(
-                f"{counted(jobs, 'command')} {'runs' if jobs == 1 else 'run'} in the background"
+                f"{counted(jobs, 'command')} {'is' if jobs == 1 else 'are'} running in the background"
             )
         if n_futures:
-            parts.append(f"{counted(n_futures, 'future')} {'runs' if n_futures == 1 else 'run'}")
+            parts.append(
+                f"{counted(n_futures, 'future')} {'is' if n_futures == 1 else 'are'} running"
+            )
         return " and ".join(parts)

@@ -26,11 +26,19 @@ from kimi_tui.instant.stored_frame import forget_frame
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
-from kimi_tui.tui.first_page import READING, first_hints
-from kimi_tui.tui.frame import Header
+from kimi_tui.tui.first_page import READING, first_hints, parts_at_start
+from kimi_tui.tui.frame import Header, StatusRow
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import SeenQuestion
-from kimi_tui.tui.main.commands import MainParts, futures, rewind, world_lines
+from kimi_tui.tui.main.beside import BesideViewer
+from kimi_tui.tui.main.commands import (
+    MainParts,
+    external_agents,
+    futures,
+    rewind,
+    subagents,
+    world_lines,
+)
 from kimi_tui.tui.main.commands.table import COMMANDS
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.demo_player import DEMO_QUESTION, PLAYED_QUESTION, DemoPlayer, demo_hints
@@ -38,6 +46,7 @@ from kimi_tui.tui.main.futures import Asked, FuturesController
 from kimi_tui.tui.main.keystrokes import BEHIND, Keystrokes
 from kimi_tui.tui.main.prompt_modes import PromptModes, is_command, is_note
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
+from kimi_tui.tui.main.subagents import SubagentsController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
 from kimi_tui.tui.notices import NoticeDetails
@@ -67,15 +76,17 @@ from kimi_tui.workspace.git_branch import branch_of
 if TYPE_CHECKING:
     from textual.worker import Worker
 
+    from kimi_tui.config.settings import StatuslineConfig
     from kimi_tui.demo import Demo
     from kimi_tui.instant.stored_frame import StoredFrame
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tui.approval.panel import ApprovalPanel
+    from kimi_tui.tui.beside_view import BesideTranscript
     from kimi_tui.tui.desktop import WindowStatus
-    from kimi_tui.tui.futures.view import FutureTranscript
     from kimi_tui.tui.main.first_time_hints import FirstTimeHints
     from kimi_tui.tui.main.image_input import ImageInput
+    from kimi_tui.tui.main.status_line import StatusLine
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
 
@@ -109,7 +120,9 @@ class MainScreen(Screen[None]):
         parts: the parts that a command may act on.
         conversation: the session.
         viewer: shows a world line in place of the chat, and the prospect of a rewind.
-        futures: the futures of the session, and the one shown in place of the chat.
+        beside: shows a future or sub-agent in place of the chat.
+        futures: the futures of the session.
+        subagents: the sub-agents of the session.
         keystrokes: routes typed keys and pastes.
         quitting: asks before the session is left.
         commands: all commands of this session.
@@ -144,7 +157,7 @@ class MainScreen(Screen[None]):
     ) -> None:
         super().__init__()
         keys = launch.config.keys
-        hints, question = first_hints(keys, launch.mode), ""
+        hints, question = first_hints(keys, launch.mode, parts_at_start(launch)), ""
         if launch.demo:
             hints = demo_hints(keys, plays=launch.plays)
             question = PLAYED_QUESTION if launch.plays else DEMO_QUESTION
@@ -175,10 +188,15 @@ class MainScreen(Screen[None]):
         self.conversation = ConversationController(launch, bench)
         self.completion = bench.completion
         self.viewer = WorldLineViewer(bench, self.conversation)
+        self.beside = BesideViewer(bench)
         self.futures = FuturesController(
-            bench, self.conversation, self._write_to_future, self._begin_futures
+            bench, self.conversation, self.beside, self._write_to_future, self._begin_futures
         )
-        self.keystrokes = Keystrokes(bench, self.viewer, self.futures)
+        self.subagents = SubagentsController(
+            bench, self.conversation, self.beside, self._write_to_agent
+        )
+        self.transcript.currency = self.subagents.currency
+        self.keystrokes = Keystrokes(bench, self.viewer, self.beside)
         self._prompt_modes = PromptModes(bench, self.conversation)
         self._demo = DemoPlayer(bench, launch)
         self.quitting = QuitConfirmation(bench, self.conversation)
@@ -186,10 +204,15 @@ class MainScreen(Screen[None]):
             bench,
             self.conversation,
             self.viewer,
+            self.beside,
             self.futures,
+            self.subagents,
             self.keystrokes,
             self._prompt_modes,
         )
+        self._status_row = StatusRow() if any(launch.config.statusline) else None
+        self._status_line: StatusLine | None = None
+        """Keeps that row up to date; None before the session is open."""
         self._image_input: ImageInput | None = None
         self.first_time_hints: FirstTimeHints | None = None
         self._unknown = ""
@@ -220,6 +243,8 @@ class MainScreen(Screen[None]):
         """Return the widgets, from the top."""
         yield from self.bench.frame.compose()
         yield self.prompt
+        if self._status_row is not None:
+            yield self._status_row
         yield self.bench.footer
 
     def on_mount(self) -> None:
@@ -237,7 +262,9 @@ class MainScreen(Screen[None]):
     def on_unmount(self) -> None:
         """Drop the session's models: Textual keeps the very first screen alive as long as the program runs."""
         self.conversation.stop_feed()
-        self.futures.stop_feed()
+        self.beside.stop_feed()
+        if self._status_line is not None:
+            self._status_line.stop()
         self.bench.frame.views = None
 
     def text_select_all(self) -> None:
@@ -259,6 +286,8 @@ class MainScreen(Screen[None]):
         This is not left to Textual, which cancels a screen's workers only after it has removed its widgets.
         """
         is_first, self.bench.is_left = not self.bench.is_left, True
+        if self._status_line is not None:
+            self._status_line.stop()
         if self._opener is not None:
             self._opener.cancel()
         keep: Callable[[], None] | None = None
@@ -341,6 +370,8 @@ class MainScreen(Screen[None]):
 
             name, model = map(one_line, (opened.soul.name, opened.soul.model_name))
             header.heading = header.heading._replace(words=name, model=model)
+        if self._status_row is not None:
+            self.show_status_line(self._launch.config.statusline)
         self.bench.offer(self.conversation.state.parts)
         self.bench.update_first_hints(self.conversation.mode)
         self.transcript.work_dir = str(opened.folder)
@@ -390,6 +421,37 @@ class MainScreen(Screen[None]):
             self.transcript.reading = READING
             self._open()
 
+    # --- the status line
+
+    def show_status_line(self, config: StatuslineConfig) -> None:
+        """Show a row with these items and the output of this command below the prompt; without either, remove it."""
+        row, line = self._status_row, self._status_line
+        if row is not None and not any(config):
+            if line is not None:
+                line.stop()
+            row.remove()
+            self._status_row = self._status_line = None
+            return
+        if row is None and any(config):
+            row = self._status_row = StatusRow()
+            self.mount(row, before=self.bench.footer)
+        if row is not None and line is not None:
+            line.use(config)
+        elif row is not None:
+            self.bench.start(self._begin_status_line(row, config))
+
+    async def _begin_status_line(self, row: StatusRow, config: StatuslineConfig) -> None:
+        await asyncio.to_thread(import_module, "kimi_tui.tui.main.status_line")
+        from kimi_tui.tui.main.status_line import StatusLine
+
+        if row is self._status_row and not self.bench.is_left:
+            line = self._status_line = StatusLine(row, self.bench, self.conversation, config)
+            line.changed()
+
+    def _status_changed(self) -> None:
+        if self._status_line is not None:
+            self._status_line.changed()
+
     # --- commands
 
     def action_command(self, name: str, argument: str = "") -> None:
@@ -436,12 +498,18 @@ class MainScreen(Screen[None]):
                 case TurnBegin():
                     self.bench.returned.turn_began()
                     self._follow_branch()
+                case TurnEnd() if "model" not in self.conversation.state.parts:
+                    external_agents.learn_commands(self.parts)
+                    self.completion.files.mark_stale()
+                    self._follow_branch()
                 case TurnEnd() | ToolResult():
                     self.completion.files.mark_stale()
                     self._follow_branch()
                 case _:
                     pass
         self.viewer.apply(shown.records)
+        if self._status_line is not None:
+            self._status_line.apply(shown.records)
 
     def ignore_early_keys(self) -> None:
         """Have keys that were pressed before the screen is painted again answer or confirm nothing."""
@@ -462,6 +530,8 @@ class MainScreen(Screen[None]):
             self._show_queue()
         if old.futures != new.futures:
             self.futures.changed(old, new)
+        if old.agents != new.agents:
+            self.subagents.changed()
         if new.mode != old.mode:
             self.bench.update_first_hints(new.mode)
         if new.has_messages and not old.has_messages:
@@ -471,7 +541,9 @@ class MainScreen(Screen[None]):
             self._follow_prompt()
         self.viewer.tell_news()
         self.futures.tell_news()
+        self.subagents.tell_news()
         self.bench.update_footer()
+        self._status_changed()
         self._update_window_status(old, new)
 
     @on(ConversationController.Suggested)
@@ -523,6 +595,7 @@ class MainScreen(Screen[None]):
         branch = await asyncio.to_thread(branch_of, Path(self.transcript.work_dir))
         header = self.bench.header
         header.heading = header.heading._replace(branch=branch)
+        self._status_changed()
 
     # --- what is written in the prompt
 
@@ -571,7 +644,7 @@ class MainScreen(Screen[None]):
             return None
         if written.rstrip() == "/":
             self.bench.tell(
-                '"/" begins a command.', advice="Type its name, or choose one by arrows."
+                '"/" begins a command.', advice="Type its name, or choose one with the arrow keys."
             )
             self.bench.keep(text)
             return None
@@ -793,7 +866,8 @@ class MainScreen(Screen[None]):
         return self.conversation.cost_words()
 
     def values(self) -> Values:
-        """Return the present values for arguments of commands: models, checkpoints, world lines."""
+        """Return the present values for arguments of commands: models, checkpoints, world lines, sub-agents."""
+        from kimi_tui.projection.subagents import agent_title
         from kimi_tui.tui.timeline.layout import whole_label
 
         timeline = self.bench.views.timeline.model
@@ -805,6 +879,9 @@ class MainScreen(Screen[None]):
             ),
             world_lines=tuple(
                 (str(n), timeline.line_name(n)) for n in sorted(lines, reverse=True)[:OFFERED]
+            ),
+            agents=tuple(
+                (one.name, agent_title(one)) for one in reversed(self.subagents.states[-OFFERED:])
             ),
         )
 
@@ -822,6 +899,7 @@ class MainScreen(Screen[None]):
     def _keys_changed(self) -> None:
         """Update the footer: keys of the prompt, or of the cursor in the chat, have another meaning now."""
         self.bench.update_footer()
+        self._status_changed()
 
     @on(PromptArea.KeysAsked)
     def _keys_asked(self) -> None:
@@ -881,6 +959,9 @@ class MainScreen(Screen[None]):
         """A checkpoint was chosen in the chat or in a world line on view: preview a rewind, or read its summary."""
         from kimi_tui.soul.rewind_values import Target
 
+        if self._is_of_agent(event.transcript):
+            self.bench.start(subagents.rewind(self.parts, Target(event.id)), opens=True)
+            return
         is_now = event.transcript is self.transcript
         point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:
@@ -889,8 +970,24 @@ class MainScreen(Screen[None]):
             target = Target(event.id, 0 if is_now else self.viewer.shown_line, event.said)
             self.bench.start(rewind.preview(self.parts, target), opens=True)
 
+    def _is_of_agent(self, transcript: Transcript | None = None) -> bool:
+        """Return whether a transcript, or without one the timeline on view, is that of a sub-agent."""
+        view = self.subagents.view
+        return view is not None and transcript in (None, view.transcript)
+
+    @on(Transcript.AgentOpened)
+    def _agent_opened(self, event: Transcript.AgentOpened) -> None:
+        """Show a sub-agent in place of the chat."""
+        if not event.name:
+            self.bench.tell("This sub-agent has not begun. It waits until the others have ended.")
+            return
+        self.bench.start(subagents.open_agent(self.parts, event.name), opens=True)
+
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
         """Pin a message of the chat, or unpin it."""
+        if self.beside.view is not None:
+            self.bench.tell("Only messages of the current conversation can be pinned.")
+            return
         self.bench.start(world_lines.pin_message(self.parts, event.uid, event.number))
 
     @on(Transcript.LinkClicked)
@@ -952,16 +1049,23 @@ class MainScreen(Screen[None]):
 
     def on_timeline_checkpoint_chosen(self, event: Timeline.CheckpointChosen) -> None:
         """Preview a rewind to a row."""
+        if self._is_of_agent():
+            self.bench.start(subagents.rewind(self.parts, event.target), opens=True)
+            return
         self.bench.start(rewind.preview(self.parts, event.target), opens=True)
 
     def on_timeline_row_highlighted(self, event: Timeline.RowHighlighted) -> None:
         """Show in chat and gauge what a rewind to the selected row would drop and leave."""
+        if self.subagents.show_prospect(event.prospect):
+            return
         self.viewer.show_selected_prospect(event.prospect)
 
     def on_timeline_row_acted(self, event: Timeline.RowActed) -> None:
         """Carry out the key that was pressed for a row: bookmark, pin, read, summary. A target with `id` -1 is a whole line."""
         target, uid = event.target, event.uid
-        if event.action == "read":
+        if self._is_of_agent():
+            self.bench.tell("On the timeline of a sub-agent, Enter rewinds it to the step.")
+        elif event.action == "read":
             self.bench.start(
                 world_lines.open_line(self.parts, target.world_line, target.id), opens=True
             )
@@ -980,9 +1084,15 @@ class MainScreen(Screen[None]):
         """Read a future that runs."""
         self.bench.start(futures.open_future(self.parts, event.key), opens=True)
 
-    def on_future_transcript_future_acted(self, event: FutureTranscript.FutureActed) -> None:
-        """A key of the future on view."""
-        self.bench.start(futures.act(self.parts, event.action), opens=event.action != "stop")
+    def on_beside_transcript_beside_acted(self, event: BesideTranscript.BesideActed) -> None:
+        """A key of the future or sub-agent on view."""
+        acts = subagents.act if self._is_of_agent() else futures.act
+        self.bench.start(acts(self.parts, event.action), opens=event.action != "stop")
+
+    def _write_to_agent(self, name: str, text: str) -> None:
+        """Write a message to a sub-agent, which begins with what was typed."""
+        self.bench.start(subagents.steer(self.parts, name, text), opens=True)
+        self.bench.type_ahead.hold_back()
 
     def _write_to_future(self, key: str, text: str) -> None:
         """Write a message to a future, which begins with what was typed."""
@@ -1095,11 +1205,14 @@ class MainScreen(Screen[None]):
             return
         self.viewer.hide_prospect()
         panel = self.bench.question
-        if panel is not None and panel.asker and self.focused in (None, panel):
-            key = self.futures.asker_of(panel.request.id)
+        key = self.futures.asker_of(panel.request.id) if panel is not None else ""
+        if panel is not None and key and self.focused in (None, panel):
             self.bench.start(futures.stop(self.parts, key))
             return
-        if self.futures.leave(back=True):
+        if panel is not None and panel.request.agent and self.focused in (None, panel):
+            self.bench.start(subagents.stop(self.parts, panel.request.agent))
+            return
+        if self.beside.leave(back=True) or self.subagents.stop_first():
             return
         if self.conversation.stop() or self.viewer.leave(back=True):
             return
@@ -1139,6 +1252,7 @@ class MainScreen(Screen[None]):
         Args:
             waiting: all that wait, oldest first.
         """
+        from kimi_tui.projection.subagents import asker_words
         from kimi_tui.tui.approval.panel import ApprovalPanel
 
         bench, prompt = self.bench, self.prompt
@@ -1166,12 +1280,13 @@ class MainScreen(Screen[None]):
                 write=self.keystrokes.write_to_prompt,
                 prompt=prompt.area,
                 typed_at=self.keystrokes.written_at,
-                asker=waiting[0].asker,
+                asker=waiting[0].asker or asker_words(oldest.agent, self.conversation.state.agents),
+                stops=self._stopped_by(waiting[0]),
             )
             panel.waiting = len(requests)
             prompt.display = False
             self.mount(panel, after=prompt)
-            is_own = not waiting[0].asker
+            is_own = not (waiting[0].asker or oldest.agent)
             if is_own and oldest.checkpoint_id >= 0 and "dmails" in self.conversation.state.parts:
                 bench.start(self._preview_dmail(panel))
         elif shown is not None:
@@ -1180,6 +1295,13 @@ class MainScreen(Screen[None]):
                 bench.focus_prompt()
         if shown is not None:
             shown.remove()
+
+    @staticmethod
+    def _stopped_by(asked: Asked) -> str:
+        """Return what Esc in the question of a request stops, in words."""
+        if asked.request.agent:
+            return "this sub-agent"
+        return "this future" if asked.asker else "the turn"
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
         """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""

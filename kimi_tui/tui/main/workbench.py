@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode, PartName
     from kimi_tui.instant.stored_frame import Cells
     from kimi_tui.tui.approval.panel import ApprovalPanel
-    from kimi_tui.tui.futures.view import FutureView
+    from kimi_tui.tui.beside_view import BesideView
     from kimi_tui.tui.prompt.area import Draft
     from kimi_tui.tui.prompt.command import Values
     from kimi_tui.tui.prompt.image_chips import ImageChips
@@ -172,7 +172,7 @@ class Workbench:
         returned: the messages that rewinds put into the prompt.
         question: the approval shown instead of the prompt; None for none.
         line: the world line that is read instead of the chat; None for none, or while one is only glanced at.
-        future: the running future that is read instead of the chat; None for none.
+        beside: the future or sub-agent that is read instead of the chat; None for none.
         n_changes: the number of operations that changed the live line or its files since the session was opened.
         is_left: whether another session was chosen to replace this one.
         is_whole: whether the last rebuild of the views could show all events.
@@ -216,7 +216,7 @@ class Workbench:
         self.returned = ReturnedMessages()
         self.question: ApprovalPanel | None = None
         self.line: WorldLineView | None = None
-        self.future: FutureView | None = None
+        self.beside: BesideView | None = None
         self.n_changes = 0
         self.is_left = False
         self.is_whole = True
@@ -256,8 +256,8 @@ class Workbench:
 
     @property
     def on_view(self) -> Transcript:
-        """The visible transcript: the chat, or the world line or future in its place."""
-        beside = self.line or self.future
+        """The visible transcript: the chat, or the world line, future or sub-agent in its place."""
+        beside = self.line or self.beside
         return beside.transcript if beside is not None else self.transcript
 
     @property
@@ -418,8 +418,9 @@ class Workbench:
 
     def return_to_prompt(self) -> None:
         """Focus the prompt; clear the timeline's selection, and close the timeline if it floats."""
-        if self.timeline_pane.has_keys:
-            self.views.timeline.select(None)
+        timeline = self.timeline_pane.shown
+        if timeline is not None and self.timeline_pane.has_keys:
+            timeline.select(None)
         self.timeline_pane.close()
         self.focus_prompt()
 
@@ -443,7 +444,7 @@ class Workbench:
 
     def read_chat(self, checkpoint_id: int) -> None:
         """Focus the chat and scroll to a checkpoint (-1: to the end)."""
-        came_from = self.views.timeline if self.timeline_pane.has_keys else None
+        came_from = self.timeline_pane.shown if self.timeline_pane.has_keys else None
         self.focus_chat()
         self._chat_from = came_from
         if checkpoint_id < 0:
@@ -478,7 +479,7 @@ class Workbench:
         if came_from is not None and came_from is self.on_view:
             self.timeline_pane.close()
             self.screen.set_focus(came_from)
-        elif came_from is not None and came_from is self.views.timeline:
+        elif came_from is not None and came_from is self.timeline_pane.shown:
             self.timeline_pane.open()
         else:
             self.return_to_prompt()
@@ -543,8 +544,8 @@ class Workbench:
             place = "matches" if self.on_view.has_focus else "search"
         elif self.reading and place == "prompt":
             place = "line"
-        elif self.future is not None and place == "prompt":
-            place = "future"
+        elif self.beside is not None and place == "prompt":
+            place = self.beside.place
         elif place == "prompt" and self.transcript.has_focus:
             place = "chat"
         elif place == "prompt":

@@ -130,7 +130,7 @@ class WorldLineViewer:
             checkpoint_id: the checkpoint to scroll to, from which on the line is grey: a jump would leave that out; -1 for
                 the end.
         """
-        if self._bench.reading or self._bench.future is not None:
+        if self._bench.reading or self._bench.beside is not None:
             return
         before, self._wanted = self._wanted[0], (world_line, checkpoint_id)
         if (shown := self._shown(world_line)) is not None:
@@ -186,6 +186,11 @@ class WorldLineViewer:
         info = next((one for one in await soul.lines.all() if one.n == world_line), None)
         if info is None:
             raise KeyError(f"There is no world line {world_line}.")
+        if agents := self._conversation.state.agents:
+            from kimi_tui.projection.subagents import with_agents
+
+            # The record of a line lacks the states of sub-agents.
+            return info, [*with_agents(records, agents)]
         return info, records
 
     async def _put(self, info: WorldLine, glance: Literal["", "coming"] = "") -> WorldLineView:

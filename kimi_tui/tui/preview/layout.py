@@ -501,21 +501,22 @@ def actions_at(
     *,
     has_dmail: bool = True,
     has_lines: bool = True,
+    has_futures: bool = True,
     is_there: bool = False,
     compacts: Sequence[PreviewAction] = (COMPACT_FROM, COMPACT_TO),
 ) -> Sequence[PreviewAction]:
     """Return the actions for a checkpoint, or for the end of another world line.
 
     Only parts of the current world line can be compacted: `compacts` are the actions for parts that hold messages. If the conversation
-    `is_there` already, there is no action that goes there. `has_dmail` and `has_lines` say whether the agent accepts D-Mails,
-    and gives its conversation as a text.
+    `is_there` already, there is no action that goes there. `has_dmail`, `has_lines` and `has_futures` say whether the agent accepts
+    D-Mails, gives its conversation as a text, and can be tried several ways.
     """
     go = () if is_there else (SWITCH if world_line else REWIND,)
     copy = (COPY,) if has_lines else ()
     if checkpoint_id < 0:
         return (*go, FORK, *copy)
     dmail = (DMAIL,) if has_dmail else ()
-    futures = (FUTURES,) if has_lines else ()
+    futures = (FUTURES,) if has_lines and has_futures else ()
     if world_line:
         return (*go, FORK, *dmail, *futures, WHOLE, *copy)
     return (*go, FORK, *dmail, *futures, *compacts, *copy)

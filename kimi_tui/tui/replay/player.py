@@ -76,7 +76,7 @@ class ReplayFiles(PaintedRows):
 
 def _since(file: ChangedFile, glyphs: Glyphs) -> str:
     if file.id < 0:
-        return "as at an unknown step"
+        return "last changed at an unknown step"
     # Numbers start anew after a compaction, and those of a line that was left are used again.
     sign = glyphs.compaction if file.is_compacted else glyphs.lost if file.is_left else ""
     return f"as at #{file.id} {sign}".rstrip()

@@ -15,6 +15,7 @@ from kimi_tui.images import Image
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.projection.replay import Replay
 from kimi_tui.projection.session_model import title_from
+from kimi_tui.projection.subagents import with_agents
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionNotFound, UnknownWorldLine
 from kimi_tui.session.images import reference_of
@@ -25,6 +26,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
+from kimi_tui.soul.stored_agents import agent_states
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.wire.events import (
     CheckpointCreated,
@@ -76,7 +78,7 @@ def recorded(session: Session) -> tuple[Sequence[EventRecord], str]:
         records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:
         records = [*records, *closing_events(records)]
-    return records, _title(session, records)
+    return with_agents(records, agent_states(session)), _title(session, records)
 
 
 def read(session: Session) -> RecordedSession:

@@ -61,8 +61,7 @@ class OtherSessions:
         for name, agent in AGENTS.items():
             count = sum(found.agent == name for found in here)
             if count:
-                what = counted(count, "session") if not counts else f"{count:,}"
-                counts.append(f"{what} of {agent.title}")
+                counts.append(counted(count, f"{agent.title} session"))
         if not counts:
             return ""
         *most, last = counts

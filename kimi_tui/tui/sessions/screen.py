@@ -720,7 +720,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         """List the sessions of other agents, or ours again."""
         self._keep()
         if self._others is None:
-            self.tell("Sessions of other agents are still being looked for.")
+            self.tell("Still searching for sessions of other agents.")
             return
         self._shows_others = not self._shows_others
         self._say()
@@ -736,7 +736,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         """Ask whether to import the selected session, with what its import leaves out."""
         self._doomed = row
         self.seen.ask()
-        self._ask(row, f"{row.agent} keeps its own copy; nothing of it is changed.")
+        self._ask(row, f"The original session in {row.agent} is not changed.")
         self._update()
 
     async def _import(self, row: SessionRow) -> None:
@@ -826,7 +826,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         """Update the count at the right of the header, and the keys in the footer."""
         count = f"{self._n_here:,} here, {self._n_all:,} in all" if self._n_all else " "
         if self._shows_others:
-            count = f"{len(self.list.rows):,} of other agents"
+            count = f"{len(self.list.rows):,} sessions of other agents"
         if self._found.strip():
             count = f"{len(self.list.model):,} found"
         where = "all folders" if self._everywhere else short(self._launch.work_dir)

@@ -19,6 +19,7 @@ from kimi_tui.projection.futures import future_name, model_words, state_words
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
+    CallNode,
     CheckpointNode,
     Future,
     Trial,
@@ -441,6 +442,32 @@ _STATE_WORDS = {
 }
 
 
+_LEAST_TASK = 12
+"""The cells that the name of the tool leaves to the task of a sub-agent."""
+
+
+def _agent_label(agents: Sequence[CallNode], more: str, room: int, glyphs: Glyphs) -> list[Span]:
+    """Return the label of a step that started sub-agents: `Agent find the callers · 12 steps`, `3 sub-agents · 30 steps`.
+
+    Where room is short, the steps stay, and the task before the name of the tool; where it is very short, the task alone.
+    """
+    name, task = agents[0].name, agents[0].target
+    steps = f" · {numbers.counted(sum(each.agent_steps for each in agents), 'step')}"
+    if len(agents) > 1:
+        task, more = numbers.counted(len(agents), "sub-agent"), ""
+        task = task if cell_len(task + steps) <= room else numbers.counted(len(agents), "agent")
+    left = room - cell_len(steps)
+    more = more if left - cell_len(more) >= _LEAST_TASK else ""
+    left -= cell_len(more)
+    is_named = len(agents) == 1 and left - cell_len(name) - 1 >= _LEAST_TASK
+    head = [Span(f"{name} ", "tool")] if is_named else []
+    left -= spans_width(head)
+    if left < min(cell_len(task), _LEAST_NAME):
+        return [Span(numbers.cut(task, room, glyphs.cut), "tool")]
+    style = "ink" if head else "tool"
+    return [*head, Span(numbers.cut(task, left, glyphs.cut), style), Span(steps + more, "quiet")]
+
+
 def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[Span]:
     assert checkpoint.calls
     call = checkpoint.main_call or checkpoint.calls[0]
@@ -448,6 +475,9 @@ def _call_label(checkpoint: CheckpointNode, room: int, glyphs: Glyphs) -> list[S
     whole = NOT_SENT if call.target.startswith(NOT_SENT) else call.target
     if call.card.kind == "path":
         whole = whole.rsplit("/", 1)[-1]
+    agents = [each for each in checkpoint.calls if each.agent_steps >= 0]
+    if agents and call.name == agents[0].name:
+        return _agent_label(agents, more, room, glyphs)
     # The tool and its file tell more than the number of the other calls.
     if call.card.kind == "path" or whole == NOT_SENT:
         more = more if cell_len(f"{call.name} {whole}{more}") <= room else ""
@@ -829,6 +859,8 @@ def whole_label(checkpoint: CheckpointNode) -> str:
     # The calls that cost most come first, since there may not be room for all.
     for call in sorted(calls, key=lambda call: -call.size_chars):
         text = f"{call.name} {call.target}".rstrip()
+        if call.agent_steps >= 0:
+            text += f" · {numbers.counted(call.agent_steps, 'step')}"
         if len(calls) > 1 and total and checkpoint.change > 0:
             cost = round(checkpoint.change * call.size_chars / total)
             text += f" {numbers.tokens(cost, estimated=True)}{'' if parts else ' tokens'}"
@@ -843,15 +875,15 @@ def _dmail_words(checkpoint: CheckpointNode) -> str:
 
 
 _KEYS = (
-    ("[ ]", "previous, next turn"),
-    ("Home End", "newest, oldest step"),
+    ("[ ]", "previous or next turn"),
+    ("Home End", "newest or oldest step"),
     ("Enter", "preview a rewind"),
-    ("Space", "expand, collapse"),
+    ("Space", "expand or collapse"),
     ("w", "read the chat up to there"),
-    ("{ }", "previous, next world line"),
-    ("b P", "name a step, pin it"),
+    ("{ }", "previous or next world line"),
+    ("b P", "name or pin a step"),
     ("/", "filter: text, tool, file"),
-    ("u U", "undo, redo"),
+    ("u U", "undo or redo"),
     ("p", "replay the session"),
     ("F1", "help, with a legend"),
     ("Esc", "back to the prompt"),

@@ -55,7 +55,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
             f"{branch[:2]}{glyphs.running} 1",
             "future 1: another continuation from this checkpoint, running",
         ),
-        (f"{glyphs.pending} {glyphs.caution}", "a future that waits for its turn, that asks you"),
+        (f"{glyphs.pending} {glyphs.caution}", "a future that waits for its turn; that asks you"),
         (
             f"{glyphs.done} {glyphs.failed} {glyphs.stopped}",
             "a future that is done; that failed or failed its check; that you stopped",
@@ -85,6 +85,7 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         ("~+7k", "tokens, estimated until the server has counted them"),
         (f"28k{glyphs.to}12k", "tokens in the context before and after a compaction"),
         ("+2", "after a tool's name: the step made 2 more tool calls"),
+        ("· 12 steps", "the step started a sub-agent, which made 12 steps of its own"),
         (f"{glyphs.files}3", "3 files changed in the step"),
         ("+11 steps", "11 collapsed steps; Space expands them"),
         ("1 18.4k", "on a future: tokens of all its calls so far"),
@@ -121,7 +122,7 @@ def _gauge(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.compaction} in ~9 steps", "compaction is expected in about 9 steps"),
         (f"{glyphs.compaction} at 212k", "compaction happens at 212k tokens"),
         ("+1.2k", "tokens that the text in the prompt will add"),
-        ("files: 40%", "the first file snapshot has 40% of the work folder so far"),
+        ("snapshot: 40%", "the first file snapshot has 40% of the work folder so far"),
         (
             freed,
             f"tokens freed by a D-Mail; {glyphs.lost} by a rewind, {glyphs.compaction} by a compaction",

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.projection.blocks import ToolBlock
+from kimi_tui.projection.subagents import agent_state_words, agent_target
 from kimi_tui.projection.tool_calls import todo_summary
-from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
-from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
+from kimi_tui.tool_cards import ALLOWED_BY, BriefBlock, DiffBlock, ImageBlock, ShellBlock, TodoBlock
 from kimi_tui.tui.diff import change_counts
-from kimi_tui.tui.formatting import change, duration
+from kimi_tui.tui.formatting import change, counted, duration, money, tokens
 from kimi_tui.tui.glyphs import UNICODE
 from kimi_tui.tui.rows import CardFact, Span
 
+if TYPE_CHECKING:
+    from kimi_tui.wire.events import AgentChanged
+
 
 def target_of(block: ToolBlock) -> str:
-    """Return what a call is about: its path, command or number; of a todo list how much of it is done."""
+    """Return what a call is about: its path, command or number; of a todo list how much of it is done; the task of a sub-agent."""
+    if block.agent is not None:
+        return agent_target(block.agent)
     for shown in block.display:
         if isinstance(shown, TodoBlock):
             done = sum(1 for item in shown.items if item.status == "done")
@@ -24,8 +31,31 @@ def target_of(block: ToolBlock) -> str:
     return block.target
 
 
-def facts_of(block: ToolBlock) -> list[CardFact]:
-    """Return the facts of a card: result, time, tokens. If room is short, those with the highest rank are left out first."""
+def _agent_facts(block: ToolBlock, one: AgentChanged, currency: str) -> list[CardFact]:
+    """Return the facts of a sub-agent's card: what it does or how it ended, its tokens, cost and time."""
+    style = {"asking": "warn", "failed": "error", "stopped": "ink", "paused": "accent"}
+    words = "stopped" if block.state == "rejected" else agent_state_words(one)
+    out = [CardFact((Span(words, style.get(one.state, "quiet")),), 0)]
+    if one.state in ("failed", "stopped", "paused", "asking") and one.step:
+        out.append(CardFact((Span(counted(one.step, "step"), "quiet"),), 3))
+    if one.tokens:
+        out.append(CardFact((Span(f"{tokens(one.tokens)} tokens", "quiet"),), 2))
+    if one.cost > 0:
+        out.append(CardFact((Span(money(one.cost, currency), "quiet"),), 4))
+    if one.is_over and one.ended_at - one.began_at >= 2:
+        out.append(CardFact((Span(duration(one.ended_at - one.began_at), "quiet"),), 5))
+    return out
+
+
+def facts_of(block: ToolBlock, currency: str = "$") -> list[CardFact]:
+    """Return the facts of a card: result, time, tokens. If room is short, those with the highest rank are left out first.
+
+    Args:
+        block: the tool call.
+        currency: the sign of amounts.
+    """
+    if block.agent is not None:
+        return _agent_facts(block, block.agent, currency)
     out: list[CardFact] = []
     failed = block.state == "failed"
     if block.state == "waiting":

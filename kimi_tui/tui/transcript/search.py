@@ -752,7 +752,7 @@ class SearchBar(Horizontal):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("shift+enter,up", "go(-1)", "Match before", id="search.up", show=False),
+        Binding("up,shift+enter", "go(-1)", "Match before", id="search.up", show=False),
         Binding("down", "go(1)", "Next match", id="search.down", show=False),
         Binding("pageup", "page(-1)", "Page up", id="search.page_up", show=False),
         Binding("pagedown", "page(1)", "Page down", id="search.page_down", show=False),

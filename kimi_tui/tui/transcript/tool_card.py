@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from kimi_tui.display_names import unmarked
 from kimi_tui.foreign_text import clean, expand_tabs, one_line
@@ -14,19 +15,20 @@ from kimi_tui.projection.blocks import (
     ToolBlock,
     ToolState,
 )
+from kimi_tui.projection.subagents import agent_news
 from kimi_tui.projection.tool_calls import (
     argument,
     changed_words,
     iter_arguments,
 )
-from kimi_tui.tool_cards import BriefBlock, DiffBlock, ImageBlock, TodoBlock
-from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
+from kimi_tui.tool_cards import ALLOWED_BY, BriefBlock, DiffBlock, ImageBlock, TodoBlock
 from kimi_tui.tui.diff import band_rows, common_indent
-from kimi_tui.tui.formatting import cut, path
+from kimi_tui.tui.formatting import cut, cut_head, path
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import (
     FACT_GAP,
     HANGING,
+    HIT_AGENT,
     HIT_FOLD,
     HIT_LINE,
     LINE_LIMIT,
@@ -51,11 +53,18 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.transcript.card_facts import facts_of, target_of
 from kimi_tui.tui.transcript.markdown_stream import whole_answer
 
+if TYPE_CHECKING:
+    from kimi_tui.wire.events import AgentChanged
+
 TAIL_ROWS = 3
 OWN_ROWS = 20
 """The largest number of rows of the output of a command that the user ran."""
 DIFF_ROWS = 12
 UNFOLDED_ROWS = 1_000
+AGENT_ROWS = 4
+"""The largest number of rows of a sub-agent's answer in a folded card."""
+AGENT_CHARS = 2_000
+"""The characters of that answer from which these rows are made."""
 ANSWER_ROWS = 24
 """The largest number of rows of questions and answers in a folded card; four of usual length fit."""
 _WHY_CHARS = 200
@@ -92,24 +101,47 @@ def _state_glyph(state: ToolState, glyphs: Glyphs) -> Span:
             return Span(glyphs.pending, "quiet")
 
 
+def agent_sign(one: AgentChanged, glyphs: Glyphs) -> Span:
+    """Return the sign of what a sub-agent does, or how it ended."""
+    match one.state:
+        case "waiting":
+            return Span(glyphs.pending, "quiet")
+        case "asking":
+            return Span(glyphs.caution, "warn")
+        case "working":
+            return Span(glyphs.running, "accent")
+        case "paused":
+            return Span(glyphs.stopped, "accent")
+        case "failed":
+            return Span(glyphs.failed, "error")
+        case "stopped":
+            return Span(glyphs.stopped, "quiet")
+        case "done":
+            return Span(glyphs.done, "ok")
+
+
 def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
     number = number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     is_dmail = block.card.is_letter
     ink = "quiet" if block.state in {"unsent", "recalled"} else "dmail" if is_dmail else "tool"
     name = cut(block.name, max(NAME_WIDTH, room.width // 3), room.glyphs.cut)
+    agent = block.agent
+    sign = (
+        _state_glyph(block.state, room.glyphs) if agent is None else agent_sign(agent, room.glyphs)
+    )
     head = [
         Span("  "),
-        Span(room.glyphs.dmail, ink) if is_dmail else _state_glyph(block.state, room.glyphs),
+        Span(room.glyphs.dmail, ink) if is_dmail else sign,
         Span(" "),
         Span(name, ink),
     ]
-    if block.target or block.display:
+    if block.target or block.display or agent is not None:
         head.append(
             Span(" " * max(1, NAME_WIDTH - cells(name)) if cells(name) <= NAME_WIDTH else " ")
         )
         if is_dmail:
             head.append(Span(" "))
-    facts = facts_of(block)
+    facts = facts_of(block, room.currency)
     target = target_of(block)
     if room.width < NARROW and facts:
         best = min(fact.rank for fact in facts)
@@ -123,7 +155,8 @@ def _title(block: ToolBlock, room: LayoutRoom, *, foldable: bool) -> Line:
     free = _free(room, head, facts, number)
     is_path = block.card.kind == "path"
     shown = path(target, free, room.glyphs.cut) if is_path else cut(target, free, room.glyphs.cut)
-    return title_row(room, [*head, Span(shown)], facts, number, hit=HIT_FOLD if foldable else "")
+    hit = HIT_AGENT if agent is not None else HIT_FOLD if foldable else ""
+    return title_row(room, [*head, Span(shown)], facts, number, hit=hit)
 
 
 def _rank(fact: CardFact) -> int:
@@ -150,6 +183,9 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
         return
     if block.card.shows == "text":
         yield from _text_rows(block, room)
+        return
+    if block.agent is not None:
+        yield from _agent_rows(block, block.agent, room)
         return
     is_empty = True
     for place, shown in enumerate(block.display):
@@ -373,15 +409,41 @@ def _text_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """
     if block.state == "waiting":
         return
+    most = UNFOLDED_ROWS if block.unfolded else DIFF_ROWS
+    yield from _markdown_rows(clean(presented(block)).strip(), most, room)
+
+
+def _agent_rows(block: ToolBlock, one: AgentChanged, room: LayoutRoom) -> Iterator[Line]:
+    """Yield what a sub-agent does in one row while it works, or why it did not end in order; then its answer, folded."""
+    lead = Span(" " * HANGING)
+    width, mark = room.width - HANGING - RIGHT, room.glyphs.cut
+    shown = cut(expand_tabs(agent_news(one)), width, mark)
+    if not shown and block.live_output:
+        shown = cut_head(expand_tabs(block.live_output[-1]), width, mark)
+    if shown:
+        style = "error" if one.state == "failed" else "quiet"
+        yield Line((lead, Span(shown, style)), hit=HIT_AGENT, margin=HANGING)
+    if not block.over:
+        return
+    text = clean(block.output).strip()
+    most = UNFOLDED_ROWS if block.unfolded else 1 if room.lowest else AGENT_ROWS
+    # An answer may be long, and only its beginning is laid out for a folded card.
+    chars = len(text) if block.unfolded else AGENT_CHARS
+    yield from _markdown_rows(text[:chars], most, room, hidden=text.count("\n", chars))
+    if words := changed_words(block):
+        yield Line((lead, Span(words, "quiet")), hit=HIT_FOLD, margin=HANGING)
+
+
+def _markdown_rows(text: str, most: int, room: LayoutRoom, *, hidden: int = 0) -> Iterator[Line]:
+    """Yield the first rows of a text in Markdown, and how many more there are, beside `hidden` ones that are not laid out."""
     lead = Span(" " * (HANGING - MARGIN))
-    width = room.width - (HANGING - MARGIN)
-    rows = whole_answer(clean(presented(block)).strip(), width, room.glyphs)
-    shown = rows[: UNFOLDED_ROWS if block.unfolded else DIFF_ROWS]
+    rows = whole_answer(text, room.width - (HANGING - MARGIN), room.glyphs) if text else []
+    shown = rows[:most]
     for row in (one.shown for one in shown):
         margin = row.margin + len(lead.text)
         yield row._replace(spans=(lead, *row.spans), hit=row.hit or HIT_FOLD, margin=margin)
-    if len(rows) > len(shown):
-        mark = Span(fold_mark(len(rows) - len(shown)))
+    if hidden := hidden + len(rows) - len(shown):
+        mark = Span(fold_mark(hidden))
         yield Line((Span(" " * HANGING), mark), hit=HIT_FOLD, margin=HANGING)
 
 

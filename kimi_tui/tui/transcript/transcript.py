@@ -32,6 +32,7 @@ from kimi_tui.tui.key_names import key_of, keys_of
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.rows import (
     BLANK,
+    HIT_AGENT,
     HIT_CHECKPOINT,
     HIT_FOLD,
     HIT_IMAGE,
@@ -225,6 +226,13 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             super().__init__()
             self.image = image
 
+    class AgentOpened(Message):
+        """The card of a sub-agent was opened; `name` is its name, empty if it has not begun."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
     class Copied(Message):
         """A text should be put on the clipboard; `words` describe it for a notice."""
 
@@ -306,6 +314,8 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
 
         self.keys = keys or {}
         """The configured keys, by action."""
+        self.currency = "$"
+        """The sign of amounts."""
         self._copying: CopyMode | None = None
         self._selection: TextSelection | None = None
         self._pressed: MousePress | None = None
@@ -434,6 +444,7 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             self.glyphs,
             picture,
             f"Tab, then {fold}" if fold else "",
+            self.currency,
         )
 
     def _picture(self, image: ImageBlock, columns: int, rows: int) -> Sequence[tuple[Span, ...]]:
@@ -1254,14 +1265,30 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             self.toggle_fold(block)
 
     def action_preview(self) -> None:
-        """Unfold the chosen D-Mail, or post the checkpoint of the chosen block."""
+        """Open the chosen sub-agent, unfold the chosen D-Mail, or post the checkpoint of the chosen block."""
         from kimi_tui.projection.blocks import DMailBlock
 
         block = self.chosen
+        if self._open_agent(block):
+            return
         if isinstance(block, DMailBlock) and block.unfolds:
             self.toggle_fold(block)
         elif block is not None and block.checkpoint is not None and block.live:
             self._choose_checkpoint(block.checkpoint, block)
+
+    def _open_agent(self, block: Block | None) -> bool:
+        """Post that the sub-agent of a card is to be opened; return False if the block is no such card."""
+        from kimi_tui.projection.blocks import ToolBlock
+        from kimi_tui.projection.subagents import AGENT_TOOLS
+
+        if not isinstance(block, ToolBlock):
+            return False
+        agent = block.agent
+        # A second Enter on a card whose sub-agent waits for its turn must not preview a rewind of what goes on.
+        is_waiting = block.tool in AGENT_TOOLS and not block.over
+        if agent is not None or is_waiting:
+            self.post_message(self.AgentOpened(agent.name if agent is not None else ""))
+        return agent is not None or is_waiting
 
     def _choose_checkpoint(self, checkpoint: int, block: Block) -> None:
         from kimi_tui.projection.blocks import place_among_said
@@ -1794,6 +1821,8 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             self._choose_diff_line(hit, view.block)
         elif hit == HIT_FOLD and view is not None:
             self.toggle_fold(view.block)
+        elif hit == HIT_AGENT and view is not None:
+            self._open_agent(view.block)
 
     # --- the search
 

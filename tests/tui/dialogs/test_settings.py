@@ -12,7 +12,7 @@ from support.screens import Desk, desk
 
 from kimi_tui.config.file import read_config
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import THEMES, Config
+from kimi_tui.config.settings import SETTINGS, THEMES, Config
 from kimi_tui.launch import GivenValue, Launch
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.settings import SettingsScreen
@@ -25,6 +25,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own."""
     monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
     return tmp_path
+
+
+def test_titles_leave_room_for_the_values_at_60_columns() -> None:
+    assert [one.title for one in SETTINGS.values() if len(one.title) > 28] == []
 
 
 async def choose(one: Desk, key: str) -> None:
@@ -94,6 +98,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         assert read_config(file).keys == {"send": "ctrl+s"}
 
 
+@pytest.mark.exhaustive
 async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
         await one.ready()

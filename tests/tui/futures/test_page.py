@@ -125,7 +125,12 @@ async def test_it_shows_facts_messages_and_files_side_by_side() -> None:
             "2 of 3 passed the check; future 1 ranks first by check, size of the diff and cost"
             in text
         )
-        for words in ("check passed", "changed its own check", "check failed (exit 2)", "+52 −40"):
+        for words in (
+            "check passed",
+            "changed files of its check",
+            "check failed (exit 2)",
+            "+52 −40",
+        ):
             assert words in text
         row = next(
             line for line in text.splitlines() if "src/tokenizer.py" in line and "+48" in line

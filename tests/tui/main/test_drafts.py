@@ -147,6 +147,7 @@ async def test_a_draft_does_not_come_behind_a_message_that_was_sent_meanwhile(ho
             await one.until(lambda: one.screen.prompt.area.text == "not yet")
 
 
+@pytest.mark.exhaustive
 async def test_the_images_of_what_was_not_sent_are_kept_and_go_with_it(home: Path) -> None:
     shot = saved(noise(30, 20))
     async with ChatServer() as server:

@@ -195,7 +195,7 @@ async def test_whoever_quits_is_told_that_futures_run(
     async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
         await started(one, fake)
         await one.pilot.press("ctrl+c")
-        await one.sees("2 futures run and will be stopped.")
+        await one.sees("2 futures are running and will be stopped.")
         fake.end(fake.states[0].key)
         fake.end(fake.states[1].key)
 

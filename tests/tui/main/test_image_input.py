@@ -263,6 +263,7 @@ async def test_enter_right_behind_a_paste_waits_for_the_image(
         await one.sees("broken PNG image")
 
 
+@pytest.mark.exhaustive
 async def test_an_image_goes_where_it_was_pasted_whenever_it_comes(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -269,9 +269,11 @@ async def a_preview(one: Desk) -> RewindScreen:
 
 def typed(one: Desk, text: str, *, gap_s: float = 0.05, before_s: float = 0.0) -> None:
     """Keys that were read one after the other, the last of them so long ago."""
+    # A busy machine may stop this process between two letters.
+    now = time.monotonic()
     for place, letter in enumerate(text):
         event = events.Key(_character_to_key(letter), letter)
-        event.time -= before_s + gap_s * (len(text) - 1 - place)
+        event.time = now - before_s - gap_s * (len(text) - 1 - place)
         event.set_sender(one.app)
         one.app.post_message(event)
 
@@ -405,6 +407,9 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         area, before = one.screen.prompt.area, facts(one, server)
         one.screen.bench.start(preview(one.screen.parts, Target(2)))
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+        shown = one.app.screen
+        assert isinstance(shown, RewindScreen)
+        await one.until(lambda: shown.accepts_keys)
         typed(one, "yes, do")
         await one.until(lambda: area.text == "yes, do")
         await one.until(lambda: one.app.screen is one.screen)
@@ -423,10 +428,13 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         assert panel is not None
         await one.pilot.press("enter")
         await one.sees("stays in the prompt until you answer")
-        for words in ("yes but", "a better way", "nope", "easy", "y "):
+        # The other answers are tested with the panel alone.
+        for words in ("yes but", "y "):
             area.put("")
             await one.until(lambda: panel.accepts_keys)
-            typed(one, words)
+            # However late that was seen, the last letter comes too early for an answer.
+            quiet_since = panel._quiet._last  # pyright: ignore[reportPrivateUsage]
+            typed(one, words, before_s=time.monotonic() - quiet_since - 0.3)
             await one.until(lambda words=words: area.text == words)
             # However slowly the text continues, none of its letters answers.
             await one.until(lambda: panel.accepts_keys)
@@ -487,7 +495,7 @@ async def test_a_whole_word_and_enter_answer(home: Path, word: str, shown: str) 
     ("words", "then", "said"),
     [
         ("both of them", "Send this answer", "both of them"),
-        ("in the config", "Asked.", "In the `config`"),
+        pytest.param(*("in the config", "Asked.", "In the `config`"), marks=pytest.mark.exhaustive),
         ("", "No answer is selected", ""),
     ],
 )

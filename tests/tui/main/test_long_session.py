@@ -144,9 +144,9 @@ async def test_filter_and_keys_of_the_timeline(one: Desk, pictures: Views) -> No
     await one.sees("◊ World line")  # the row that is selected shows it
     await pictures.of(one, "filter", SIZES[:1])
     await one.pilot.press("enter", "escape", "question_mark")
-    await one.sees("previous, next turn")
+    await one.sees("previous or next turn")
     await one.pilot.press("x")
-    assert "previous, next turn" not in one.text()
+    assert "previous or next turn" not in one.text()
 
 
 @pytest.mark.exhaustive

@@ -155,7 +155,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
 ) -> None:
     async with bare(tmp_path, monkeypatch) as one:
         needing = {command.name for command in COMMANDS if command.needs not in (None, "session")}
-        assert len(needing) == 18
+        assert len(needing) == 31
         assert needing.isdisjoint(command.name for command in one.screen.commands)
         # A missing command is treated as an unknown word: similar commands are named, and this one is not.
         await one.say("/rewind")

@@ -105,6 +105,7 @@ async def test_the_list_has_the_servers_chat_models_and_narrows_by_typing(home: 
         assert list(read_config(home / "config.toml").models) == ["fast", "kimi-large"]
 
 
+@pytest.mark.exhaustive
 async def test_a_name_that_nobody_knows_is_said_with_near_ones(home: Path) -> None:
     async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
         await one.ready()

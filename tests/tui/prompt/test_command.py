@@ -107,7 +107,7 @@ def test_commands_of_other_agents_do_something_or_are_answered() -> None:
     words = (
         "title config clear new exit quit status cost usage init memory mcp agents login logout resume sessions theme vim "
         "export share undo redo diff review commit permissions allowed-tools approvals bug feedback ps bashes todos copy doctor "
-        "hooks ide output-style privacy-settings release-notes changelog statusline terminal-setup upgrade yolo auto plan "
+        "hooks ide output-style privacy-settings release-notes changelog terminal-setup upgrade yolo auto plan "
         "compact setup model effort add-dir checkpoint rewind restore stats tools editor help keys jobs jump ? compress "
         "summarize models connect branch context sandbox version about"
     )

@@ -219,6 +219,7 @@ async def test_escape_closes_it_and_keeps_the_text(home: Path) -> None:
         await one.idle()
 
 
+@pytest.mark.exhaustive
 async def test_arguments(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()

@@ -52,7 +52,7 @@ async def test_one_is_looked_at_imported_and_listed(
     app = KimiApp(launch)
     async with app.run_test(size=(120, 40)) as pilot:
         one = Desk(app, pilot)
-        await one.sees("1 session of Claude Code and 1 of pi in this folder  i lists them")
+        await one.sees("1 Claude Code session and 1 pi session in this folder  i lists them")
         await pilot.press("i")
         await one.sees("10 messages, 3 tool calls, 1 fork, 1")
         await pilot.press("f")
@@ -66,4 +66,4 @@ async def test_one_is_looked_at_imported_and_listed(
         await one.sees("Imported Hello pi.")
         assert len(SessionStore(home / "ours").list(home / "work")) == 1
         await pilot.press("i")
-        await one.sees("1 of other agents")
+        await one.sees("1 sessions of other agents")

@@ -9,6 +9,7 @@ import pytest
 
 from kimi_tui.projection.blocks import ToolBlock, UserBlock
 from kimi_tui.tool_cards import (
+    ALLOWED_BY,
     BriefBlock,
     DiffBlock,
     DiffLine,
@@ -16,7 +17,6 @@ from kimi_tui.tool_cards import (
     TodoBlock,
     TodoItem,
 )
-from kimi_tui.tools.sandbox.refusals import ALLOWED_BY
 from kimi_tui.tui.rows import LayoutRoom, cells
 from kimi_tui.tui.transcript.layout import user_message
 from kimi_tui.tui.transcript.tool_card import tool_card

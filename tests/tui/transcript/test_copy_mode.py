@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -214,9 +215,10 @@ async def test_prose_typed_over_the_cursor_goes_into_the_prompt(home: Path) -> N
 
 def typed(one: Desk, text: str) -> None:
     """Press keys that were read close after one another, however busy the machine is."""
+    now = time.monotonic()
     for place, letter in enumerate(text):
         event = events.Key({" ": "space", "\t": "tab"}.get(letter, letter), letter)
-        event.time -= 0.02 * (len(text) - place)
+        event.time = now - 0.02 * (len(text) - place)
         event.set_sender(one.app)
         one.app.post_message(event)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.chat_app import ChatApp
@@ -18,14 +21,19 @@ from support.conversation import (
 from support.pictures import Pictures
 
 from kimi_tui.tool_cards import BriefBlock, ShellBlock
-from kimi_tui.tui.glyphs import ASCII
+from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.wire.events import (
+    AgentChanged,
+    AgentState,
     CheckpointCreated,
     CompactionBegin,
     CompactionEnd,
+    EventRecord,
     SteerQueued,
     StepRetry,
+    TextPart,
     ToolOutput,
+    ToolResult,
     ToolStarted,
     TurnBegin,
 )
@@ -127,6 +135,61 @@ def compacted() -> Conversation:
     talk.checkpoint, talk.tokens = 4, 21_000
     talk.user("Use one regular expression.")
     return talk
+
+
+def with_subagents() -> Conversation:
+    """One sub-agent in each of its states."""
+    talk = Conversation(tokens=12_000)
+    talk.user("Who depends on the length of a field?")
+    talk.step(text="I have some parts looked at beside this.")
+    facts: list[tuple[AgentState, str, dict[str, Any]]] = [
+        ("done", "", {"cost": 0.042, "ended_at": talk.now + 14.0}),
+        ("working", "", {"doing": 'Grep "field("'}),
+        ("working", "", {}),
+        ("asking", "", {}),
+        ("waiting", "Other sub-agents work.", {"step": 0, "input": 0}),
+        ("failed", "It reached its limit of 100 steps.", {"ended_at": talk.now + 90.0}),
+        ("stopped", "You stopped it.", {"ended_at": talk.now + 3.0}),
+        ("paused", "The program ended before it did.", {}),
+    ]
+    answer = (
+        "Two places call it:\n\n- `src/writer.py:12`\n- `src/cli.py:40`\n\nNeither checks it.\n\n"
+        * 3
+    )
+    for number, (state, why, more) in enumerate(facts, 1):
+        arguments = {"description": f"Find the callers of part {number}", "prompt": "Find them."}
+        key = talk.call("Agent", arguments)
+        talk.tell(ToolStarted(key, "Agent", json.dumps(arguments)))
+        one = AgentChanged(f"explore-{number}", number, "explore", key=key, state=state, why=why)
+        one = replace(one, title=arguments["description"], began_at=talk.now, step=4, input=18_400)
+        talk.tell(replace(one, **more))
+        if one.is_over:
+            talk.tell(ToolResult(key, state == "failed", answer if state == "done" else ""))
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("size", "theme", "glyphs"),
+    [
+        ((81, 50), "kimi-dark", UNICODE),
+        ((60, 50), "kimi-light", ASCII),
+        ((81, 50), "kimi-16", UNICODE),
+    ],
+    ids=["wide", "narrow", "sixteen"],
+)
+async def test_subagents(
+    size: tuple[int, int], theme: str, glyphs: Glyphs, picture: Pictures
+) -> None:
+    app = ChatApp(theme=theme, ansi=theme == "kimi-16", glyphs=glyphs)
+    async with app.run_test(size=size) as pilot:
+        talk, model = with_subagents(), app.transcript._loaded_model()  # pyright: ignore[reportPrivateUsage]
+        said = EventRecord(99, talk.now, TextPart("I read\nthe tests now."), source="explore-3")
+        app.transcript.apply(
+            [*talk.records, said],
+            take=lambda one: model.apply_beside(one) if one.source else model.apply(one),
+        )
+        await pilot.pause()
+        picture(app, theme) if theme != "kimi-16" else picture(app)
 
 
 @pytest.mark.parametrize("size", [BESIDE_TIMELINE, SMALLEST], ids=["wide", "smallest"])

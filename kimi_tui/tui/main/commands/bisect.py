@@ -134,7 +134,7 @@ class _SearchNotice:
 
         items = [
             ListedItem(Entry("Stop the search"), verb="stop", result="no"),
-            ListedItem(Entry("Count it as a failure"), verb="go on", result="yes"),
+            ListedItem(Entry("Count it as a failure"), verb="continue", result="yes"),
         ]
 
         async def same() -> list[ListedItem]:

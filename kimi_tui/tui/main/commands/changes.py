@@ -381,7 +381,9 @@ async def commit(main: MainParts, argument: str) -> None:
         return
     command = commit_command(found, answer.strip())
     if len(command) > _LONGEST_COMMAND:
-        main.bench.tell("The message is too long for one command.", level="warning")
+        main.bench.tell(
+            "The commit message is too long for a command. Shorten it.", level="warning"
+        )
         return
     with contextlib.suppress(*TURN_ERRORS):
         await soul.run_command(command)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.futures import FutureGroup
     from kimi_tui.soul.rewind_values import Target
+    from kimi_tui.tui.beside_view import BesideAction
     from kimi_tui.tui.futures.page import PageAnswer
-    from kimi_tui.tui.futures.view import FutureAction
     from kimi_tui.tui.main.commands import MainParts
     from kimi_tui.wire.events import FutureChanged
 
@@ -141,7 +141,7 @@ async def open_future(main: MainParts, key: str) -> None:
         main.bench.tell(str(no), level="warning")
 
 
-async def act(main: MainParts, action: FutureAction) -> None:
+async def act(main: MainParts, action: BesideAction) -> None:
     """Carry out a key of the future on view."""
     view = main.futures.view
     state = main.futures.state(view.key) if view is not None else None
@@ -157,7 +157,7 @@ async def act(main: MainParts, action: FutureAction) -> None:
             if group is not None:
                 await show_page(main, group, view.key)
         case _:
-            main.futures.leave(back=True)
+            main.beside.leave(back=True)
 
 
 async def stop(main: MainParts, key: str) -> None:
@@ -251,16 +251,16 @@ async def _carry_out(main: MainParts, answer: PageAnswer, one: FutureChanged) ->
 
     if not one.world_line:
         words = one_line(one.why) or (_NOT_YET if one.step else "It has no steps.")
-        main.bench.tell(f"Future {one.number} is no world line yet.", advice=words)
+        main.bench.tell(f"Future {one.number} is not a world line (a branch) yet.", advice=words)
         return
     if answer.action == "current":
-        main.futures.leave()
+        main.beside.leave()
         await make_current(main, one)
     elif answer.action == "file":
         await _take_file(main, one, answer.path)
     else:
         soul = await main.conversation.opened("dmails")
-        main.futures.leave()
+        main.beside.leave()
         await world_lines.send_to_now(
             main, soul, one.world_line, await _messages(main, one), answer.block
         )

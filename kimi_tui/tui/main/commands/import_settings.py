@@ -84,7 +84,7 @@ async def _look(main: MainParts, one: FoundSetting, work_dir: Path) -> None:
         one.name,
         short(one.path),
         one.about,
-        intro=f"This {one.kind} is a setting of {one.agent}.{why} kimi-tui has not run any of it.",
+        intro=f"This {one.kind} is a setting of {one.agent}.{why} kimi-tui has not run anything from it.",
         yes="y import it",
         title=f"{one.kind} {one.name}",
     )

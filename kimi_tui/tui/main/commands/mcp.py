@@ -342,10 +342,10 @@ async def _login(main: MainParts, servers: McpServers, name: str) -> None:
     async def pasted() -> str | None:
         question = TextQuestion(
             f"Log in at {name}",
-            "That is not the address of the last page: it contains no code=. Paste the whole address."
+            'That is not the address of the page that the browser shows after the login, which contains "code=". Paste the whole address.'
             if dialogs
             else "Open this address in a browser and log in there.",
-            "If the browser is on another machine, paste the address of the last page of the login here, even if that page does not load.",
+            "If the browser is on another machine, paste here the address of the page that it shows after the login, even if that page does not load.",
             placeholder="http://127.0.0.1:…/callback?code=…",
             quote=addresses[-1],
             verb="log in",

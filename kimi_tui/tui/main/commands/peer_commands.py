@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_NO_AGENTS = "kimi-tui has one agent and no subagents."
 _MODES = "/mode sets what runs without asking (Shift+Tab goes through the modes)."
 _NOTES = "The agent reads AGENTS.md. A message that begins with # is added to the file, /init writes it, /context shows its size."
 _OWN = (
@@ -30,8 +29,6 @@ _TODO = "kimi-tui has no to-do command. The agent keeps its own to-do list in th
 
 ELSEWHERE: Mapping[str, str] = {
     "about": _DOCTOR,
-    "agent": _NO_AGENTS,
-    "agents": _NO_AGENTS,
     "auto": _MODES,
     "bug": _ISSUE,
     "changelog": _UPDATE,
@@ -63,8 +60,6 @@ ELSEWHERE: Mapping[str, str] = {
     "share": _SHARE,
     "shells": "/tasks lists the commands in the background.",
     "status": _HEADER,
-    "statusline": "The header and the token gauge cannot be configured.",
-    "subagents": _NO_AGENTS,
     "terminal-setup": _TERMINAL,
     "todo": _TODO,
     "todos": _TODO,

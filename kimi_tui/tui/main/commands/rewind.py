@@ -104,7 +104,7 @@ async def preview(
     soul = await main.conversation.opened()
     if answer.action not in (FUTURES.name, COPY.name):
         # The change is to be seen, also if a future was read meanwhile.
-        main.futures.leave(focus=False)
+        main.beside.leave(focus=False)
     if answer.action == FORK.name:
         await fork_at(main, soul, target, answer)
     elif answer.action == DMAIL.name:
@@ -215,13 +215,16 @@ async def choose(
         compacts = [
             action
             for action, start, until in spans
-            if not target.world_line and soul.can_compact(start=start, until=until)
+            if "model" in parts
+            and not target.world_line
+            and soul.can_compact(start=start, until=until)
         ]
         actions = actions_at(
             target.id,
             target.world_line,
             has_dmail="dmails" in parts and soul.dmails.enabled,
             has_lines="lines" in parts,
+            has_futures="model" in parts,
             is_there=found.is_there,
             compacts=compacts,
         )
@@ -441,7 +444,7 @@ async def compact_part(
         title=f"Compact {part}".strip(),
         question="What must the summary keep?",
         consequence=f"A summary replaces the chosen messages; the messages {stays} stay as they are.",
-        placeholder="Empty: the model decides",
+        placeholder="If empty, the model decides",
         verb="compact",
         kind="compaction",
         may_be_empty=True,

@@ -100,7 +100,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
 def _about(rule: str) -> str:
     if rule.startswith("server:"):
         return (
-            "This MCP server of the project starts in this folder with what you allowed. "
+            "You allowed this MCP server of the project, so it starts with each session in this folder. "
             "Revoking the permission stops the server."
         )
     words = "This permission is stored for this folder in your own configuration."

@@ -44,9 +44,10 @@ def usage(main: MainParts, argument: str) -> None:
         main.bench.tell("No tokens have been used yet.")
         return
     cost = main.conversation.cost_words()
+    size = f" of {tokens(used.limit)} tokens, {percent(used.used, used.limit)}"
+    trigger = f"; it is compacted at {tokens(used.trigger)}" if used.trigger else ""
     main.bench.tell(
-        f"Context: {tokens(used.used, estimated=used.estimated)} of {tokens(used.limit)} tokens, "
-        f"{percent(used.used, used.limit)}; it is compacted at {tokens(used.trigger)}",
+        f"Context: {tokens(used.used, estimated=used.estimated)}{size if used.limit else ' tokens'}{trigger}",
         advice=(
             f"Session: {tokens(used.total_input)} input tokens ({tokens(used.total_cached)} cached), "
             f"{tokens(used.total_output)} output tokens"
@@ -463,7 +464,7 @@ async def rename(main: MainParts, argument: str) -> None:
             question="What should this session be called?",
             consequence="The list of sessions and the window title show it.",
             text=main.conversation.state.title,
-            placeholder="Empty: your first message is the title",
+            placeholder="If empty, your first message is the title",
             verb="rename",
             may_be_empty=True,
             low=True,

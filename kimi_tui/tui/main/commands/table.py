@@ -13,12 +13,14 @@ from kimi_tui.config.settings import THEMES
 from kimi_tui.tui.main.commands import (
     bisect,
     changes,
+    external_agents,
     futures,
     import_settings,
     mcp,
     rewind,
     rules,
     session,
+    subagents,
     view,
     world_lines,
 )
@@ -37,8 +39,21 @@ def _world_lines(known: Values) -> tuple[Value, ...]:
     return known.world_lines
 
 
+def _agents(known: Values) -> tuple[Value, ...]:
+    return known.agents
+
+
 def _models(known: Values) -> tuple[str, ...]:
     return known.models
+
+
+def _modes(known: Values) -> tuple[Value, ...]:
+    if known.modes is not None:
+        return known.modes
+    return tuple(
+        (mode, words.removeprefix("The agent ").removesuffix(".").capitalize())
+        for mode, words in UNASKED.items()
+    )
 
 
 def _thinking(known: Values) -> tuple[str, ...]:
@@ -140,10 +155,21 @@ COMMANDS = CommandTable(
         "Try several ways",
         "Run 2 to 4 futures (continuations) beside this conversation, or compare them.",
         futures.futures,
-        argument="[N] [words]",
+        argument="[N] [MESSAGE]",
         opens=True,
-        needs="travel",
+        needs="model",
         aliases=("best-of-n", "bestofn", "parallel"),
+    ),
+    Command(
+        "agents",
+        "List the sub-agents",
+        "List the sub-agents of this session and their kinds; NAME opens one.",
+        subagents.agents,
+        argument="[NAME | allow]",
+        values=_agents,
+        opens=True,
+        needs="session",
+        aliases=("agent", "subagents"),
     ),
     Command(
         "bookmark",
@@ -183,7 +209,7 @@ COMMANDS = CommandTable(
         "Read or edit the summary that the last compaction left.",
         rewind.summary,
         opens=True,
-        needs="lines",
+        needs="model",
     ),
     Command(
         "clear",
@@ -213,7 +239,7 @@ COMMANDS = CommandTable(
         rewind.compact,
         key="ctrl+o",
         argument="[WHAT TO KEEP]",
-        needs="session",
+        needs="model",
         aliases=("compress", "summarize"),
     ),
     Command(
@@ -273,7 +299,7 @@ COMMANDS = CommandTable(
         "List what fills the context, in tokens: system prompt, notes, tools, messages.",
         session.context,
         opens=True,
-        needs="session",
+        needs="model",
     ),
     Command(
         "stats",
@@ -287,15 +313,10 @@ COMMANDS = CommandTable(
         "mode",
         "Change the mode",
         "Set what runs without asking; without a mode, switch to the next one.",
-        session.mode,
+        external_agents.mode,
         key="shift+tab",
         argument="[plan | ask | edits | sandboxed | all]",
-        values=_one_of(
-            *(
-                (mode, words.removeprefix("The agent ").removesuffix(".").capitalize())
-                for mode, words in UNASKED.items()
-            )
-        ),
+        values=_modes,
         # A typing error must not choose the mode that allows everything.
         exact=True,
         needs="session",
@@ -308,7 +329,7 @@ COMMANDS = CommandTable(
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
-        needs="session",
+        needs="model",
     ),
     Command(
         "permissions",
@@ -328,7 +349,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
-        needs="session",
+        needs="model",
     ),
     Command(
         "mcp",
@@ -338,6 +359,16 @@ COMMANDS = CommandTable(
         argument="[allow | restart | login | on | off NAME]",
         values=_one_of("allow", "restart", "login", "on", "off"),
         opens=True,
+        needs="model",
+    ),
+    Command(
+        "external-agent",
+        "Use another agent",
+        "List other agents (Claude Code, Codex …) and start one; set the one in use.",
+        external_agents.external_agent,
+        argument="[NAME]",
+        opens=True,
+        aliases=("external-agents",),
     ),
     Command(
         "import-settings",
@@ -354,6 +385,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
+        needs="model",
     ),
     Command(
         "add-dir",
@@ -363,6 +395,7 @@ COMMANDS = CommandTable(
         argument="[DIR]",
         opens=True,
         aliases=("directory",),
+        needs="model",
     ),
     Command(
         "checks",
@@ -370,6 +403,7 @@ COMMANDS = CommandTable(
         "List the programs that run after edits, and turn them on or off here.",
         rules.checks,
         opens=True,
+        needs="model",
     ),
     Command(
         "sandbox",
@@ -384,7 +418,7 @@ COMMANDS = CommandTable(
         "model",
         "Choose the model",
         "Change the model, the server or the API key.",
-        session.model,
+        external_agents.model,
         argument="[NAME]",
         values=_models,
         exact=True,
@@ -399,7 +433,7 @@ COMMANDS = CommandTable(
         session.tools,
         argument="[on | lean | off | add NAME]",
         values=_one_of("on", "lean", "off", "add"),
-        needs="session",
+        needs="model",
     ),
     Command(
         "window",
@@ -407,7 +441,7 @@ COMMANDS = CommandTable(
         "Have Ollama make a copy of the model with a 32k context, or say how to get one.",
         session.window,
         key="f4",
-        needs="session",
+        needs="model",
     ),
     Command(
         "thinking",
@@ -416,7 +450,7 @@ COMMANDS = CommandTable(
         session.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
-        needs="session",
+        needs="model",
         aliases=("effort", "reasoning"),
     ),
     Command(
@@ -453,6 +487,7 @@ COMMANDS = CommandTable(
         argument="[turn | BRANCH]",
         opens=True,
         values=_one_of("turn"),
+        needs="model",
     ),
     Command(
         "commit",
@@ -461,6 +496,7 @@ COMMANDS = CommandTable(
         changes.commit,
         argument="[MESSAGE]",
         opens=True,
+        needs="model",
     ),
     Command(
         "init",
@@ -565,6 +601,13 @@ COMMANDS = CommandTable(
         view.settings,
         opens=True,
         aliases=("config",),
+    ),
+    Command(
+        "statusline",
+        "Set up the status line",
+        "Choose facts for a row below the prompt, or a command that prints it.",
+        view.statusline,
+        opens=True,
     ),
     Command(
         "commands",

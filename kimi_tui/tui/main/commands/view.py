@@ -110,6 +110,11 @@ def settings(main: MainParts, argument: str) -> None:
     app_of(main.bench.screen).post_message(SettingsOpened())
 
 
+def statusline(main: MainParts, argument: str) -> None:
+    """Open the settings at the status line."""
+    app_of(main.bench.screen).post_message(SettingsOpened("statusline.items"))
+
+
 def history(main: MainParts, argument: str) -> None:
     """Search the sent messages, of this folder and then of the others; during a search, go to the message before."""
     main.bench.focus_prompt()

@@ -64,7 +64,7 @@ async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -
     Raises:
         KeyError: there is no such line; the text is for the user.
     """
-    main.futures.leave(focus=False)
+    main.beside.leave(focus=False)
     if not world_line:
         main.viewer.leave()
         main.viewer.show_prospect(None)
@@ -301,7 +301,7 @@ async def name_checkpoint(main: MainParts, target: Target, uid: str) -> None:
         question="What should this checkpoint be called?",
         consequence="The timeline shows the name, and its filter finds it.",
         text=soul.marks.bookmarks.get(uid, ""),
-        placeholder="Empty: remove the bookmark",
+        placeholder="If empty, the bookmark is removed",
         verb="keep",
         may_be_empty=True,
         low=True,

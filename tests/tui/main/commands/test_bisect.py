@@ -8,6 +8,8 @@ import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import desk
 
+from kimi_tui.tui.dialogs.diff_screen import DiffScreen
+from kimi_tui.tui.dialogs.list_screen import ListScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.preview.screen import RewindScreen
 
@@ -49,18 +51,20 @@ async def test_the_search_ends_on_its_row_and_offers_a_rewind_a_dmail_and_blame(
         await one.say("/bisect echo it is $(cat a.py); ! grep -q broken a.py")
         await one.sees("in the step of checkpoint #2")
         await one.until(lambda: "Esc stops the search" not in one.text())
+        await one.asked(DiffScreen)
         await one.sees("broken")
         timeline = one.screen.bench.views.timeline
         trials = {point.id: point.trial for point in timeline.model.tree.live if point.trial}
         assert trials[2] == "good"
         assert trials[3] == "bad"
         await one.pilot.press("enter")
+        await one.asked(ListScreen)
         await one.sees("Rewind to #2")
         await one.sees("it is broken")
         await one.pilot.press("down", "enter")
         await one.until(lambda: isinstance(one.app.screen, TextDialog | RewindScreen))
         if isinstance(one.app.screen, RewindScreen):
-            await one.pilot.press("d")
+            await one.confirm("d")
             await one.until(lambda: isinstance(one.app.screen, TextDialog))
         dialog = one.app.screen
         assert isinstance(dialog, TextDialog)

@@ -8,6 +8,10 @@ import pytest
 from support.chat_server import ChatServer, call, say
 from support.screens import Desk, desk
 
+from kimi_tui.tui.dialogs.diff_screen import DiffScreen
+from kimi_tui.tui.dialogs.list_screen import ListScreen
+from kimi_tui.tui.preview.screen import RewindScreen
+
 
 async def test_lines_lead_to_the_checkpoint_that_wrote_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -45,6 +49,7 @@ async def test_lines_lead_to_the_checkpoint_that_wrote_them(
         await one.sees("Blame a.py")
         await one.sees("others")
         await one.sees("#3")
+        await one.asked(ListScreen)
         await one.pilot.press("down", "enter")
         await one.sees("TWO")
         assert one.screen.is_current
@@ -80,6 +85,7 @@ async def lines_of_a_diff_lead_to_their_writers(one: Desk) -> None:
     one.screen.prompt.area.focus()
     await one.say("/diff")
     await one.sees("j, k line")
+    await one.asked(DiffScreen)
     await one.pilot.press("y")
     await one.sees("The patch cannot be copied.")
     await one.pilot.press("j", "j", "k", "j", "j", "enter")
@@ -87,7 +93,9 @@ async def lines_of_a_diff_lead_to_their_writers(one: Desk) -> None:
     await one.until(lambda: chat.has_focus)
     one.screen.prompt.area.focus()
     await one.say("/rewind 3")
-    await one.sees("Rewind")
+    await one.until(
+        lambda: isinstance(one.app.screen, RewindScreen) and one.app.screen.accepts_keys
+    )
     await one.pilot.press("tab", "enter", "right", "right")
     await one.sees("Line 2 of a.py was changed outside kimi-tui")
     await one.pilot.press("right")

@@ -545,6 +545,7 @@ async def test_a_line_whose_messages_are_all_here_has_none_to_send(home: Path) -
         await one.sees("World line 1 has nothing new: the current world line has all its messages.")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sample
 @pytest.mark.parametrize(
     ("keys", "said", "prompt"),

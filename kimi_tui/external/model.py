@@ -1,0 +1,69 @@
+"""`AgentModel`: stands for the model of an external agent where this program's own would be, so that its name and window are shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from kimi_tui.llm.errors import LLMNotSupported
+from kimi_tui.llm.message import Message
+from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec
+
+
+class AgentModel(ChatProvider):
+    """The model of an agent, which only the agent can ask.
+
+    Args:
+        title: the name of the agent, which is the model's as long as the agent does not name it.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._info = ModelInfo(
+            title, title, 0, window_estimated=True, capabilities=frozenset({"tools", "image_in"})
+        )
+        self.on_prepare: Callable[[], Awaitable[tuple[str, ...]]] | None = None
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of the model."""
+        return self._info
+
+    def learn(
+        self, *, name: str | None = None, window: int | None = None, sees: bool | None = None
+    ) -> bool:
+        """Take over what the agent says; return whether that is news.
+
+        Args:
+            name: the name of its model.
+            window: the size of the context in tokens.
+            sees: whether prompts may have images.
+        """
+        before = self._info
+        if name is not None:
+            self._info = replace(self._info, model=name or self._title)
+        if window is not None:
+            self._info = replace(self._info, window=window, window_estimated=window <= 0)
+        if sees is not None:
+            able: frozenset[Capability] = frozenset({"tools", "image_in"} if sees else {"tools"})
+            self._info = replace(self._info, capabilities=able)
+        return self._info != before
+
+    async def generate(
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        history: Sequence[Message],
+        *,
+        most_tokens: int = 0,
+    ) -> AsyncGenerator[StreamItem]:
+        """Refuse: the program has no way to ask the model itself.
+
+        Raises:
+            LLMNotSupported: always.
+        """
+        raise LLMNotSupported(f"kimi-tui cannot ask the model of {self._title} itself.")
+        yield
+
+    async def aclose(self) -> None:
+        """Nothing is open here."""

@@ -1,0 +1,113 @@
+"""The files of a session's sub-agents, read without their engine: their last states, and their conversations.
+
+Each has a folder of its own in `subagents/` of the session's folder, which is that of a session, with its state in `agent.json`
+(`subagents.Subagents` writes it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kimi_tui import lenient_json
+from kimi_tui.filesystem import read_regular
+from kimi_tui.foreign_text import one_line
+from kimi_tui.session.errors import SessionError, SessionNotFound
+from kimi_tui.session.session import AGENTS_NAME, Session
+from kimi_tui.session.store import read_only_copy
+from kimi_tui.soul.conversation_text import as_markdown
+from kimi_tui.wire.codec import decode_event
+from kimi_tui.wire.events import AgentChanged
+
+STATE_NAME = "agent.json"
+_MAX_STATE_BYTES = 1 << 20
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
+_MOST_AGENTS = 10_000
+
+
+class StoredAgent(NamedTuple):
+    """The file of a sub-agent: its name, all of the file as JSON, and its last state."""
+
+    name: str
+    table: Mapping[str, object]
+    state: AgentChanged
+
+
+def has_agents(session_folder: Path) -> bool:
+    """Return whether a session in this folder has had sub-agents. It reads the folder."""
+    return (session_folder / AGENTS_NAME).is_dir()
+
+
+def stored_agents(folder: Path) -> Iterator[StoredAgent]:
+    """Yield the sub-agents in a folder, in no order; one whose file cannot be read is left out. It reads files."""
+    try:
+        names = [
+            entry.name
+            for entry in os.scandir(folder)
+            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
+    except OSError:
+        return
+    for name in names[:_MOST_AGENTS]:
+        try:
+            data = read_regular(folder / name / STATE_NAME, _MAX_STATE_BYTES)
+            record: object = json.loads(data)
+        except (OSError, ValueError, RecursionError):
+            continue
+        table = lenient_json.mapping(record)
+        state = decode_event("AgentChanged", lenient_json.mapping(table.get("agent")))
+        if isinstance(state, AgentChanged) and state.name == name:
+            yield StoredAgent(name, table, state)
+
+
+def _states_in(records: object, name: str) -> list[AgentChanged]:
+    """Return the states of a sub-agent on lines that were left."""
+    tables = map(lenient_json.mapping, lenient_json.listing(records))
+    found = (decode_event("AgentChanged", lenient_json.mapping(one.get("agent"))) for one in tables)
+    return [one for one in found if isinstance(one, AgentChanged) and one.name == name]
+
+
+def agent_states(session: Session) -> list[AgentChanged]:
+    """Return the stored states of a session's sub-agents: the present one of each behind those on lines that were left.
+
+    It reads files. The session may be open elsewhere.
+    """
+    found = list(stored_agents(session.dir / AGENTS_NAME))
+    states: list[AgentChanged] = []
+    for one in sorted(found, key=lambda each: (each.state.number, each.name)):
+        states += [*_states_in(one.table.get("versions"), one.name)]
+        states += [*_states_in(one.table.get("later"), one.name), one.state]
+    return states
+
+
+def agent_session(session: Session, name: str) -> Session:
+    """Return the conversation of a sub-agent of a session, not opened.
+
+    Raises:
+        SessionNotFound: the name is none of a sub-agent.
+    """
+    if not _NAME.fullmatch(name):
+        raise SessionNotFound(f"There is no sub-agent {one_line(name)[:80]!r}.")
+    return Session(session.dir / AGENTS_NAME / name, session.work_dir, session.storage)
+
+
+async def agents_as_markdown(session: Session) -> dict[str, str]:
+    """Return the conversations of a session's sub-agents as Markdown, by their names; without those that cannot be read.
+
+    The session may be open elsewhere.
+    """
+    found: dict[str, str] = {}
+    if not await asyncio.to_thread(has_agents, session.dir):
+        return found
+    for one in await asyncio.to_thread(lambda: list(stored_agents(session.dir / AGENTS_NAME))):
+        with contextlib.suppress(SessionError, OSError):
+            async with read_only_copy(agent_session(session, one.name)) as read:
+                messages = read.context.world_line.messages[:]
+                found[one.name] = await asyncio.to_thread(as_markdown, messages)
+    return found

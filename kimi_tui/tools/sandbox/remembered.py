@@ -1,0 +1,135 @@
+"""`Remembered`: keeps results about folders outside the work folder from one command to the next, as long as these are unchanged.
+
+The view of the home folder, the caches and the known places of secrets are the same for nearly every command, and finding them
+takes hundreds of system calls. Such a result depends on names that it looked up and on folders and files that it read, all of
+which are noted (`filesystem.note_path`). A name appears, vanishes or becomes something else only with a new change time of its
+folder, which no command can set. So a result holds while inode and times of those folders and files are the same. A folder that
+changed so recently that an equal time proves nothing (`/tmp` always has) cannot tell of its names: those that exist are looked
+at themselves, and with one that is missing there the result is not kept. What no time shows, such as a new mount, is seen after
+`_MOST_AGE_S` at the latest; a command that started before it would run with the same result.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from kimi_tui.filesystem import noted_paths
+
+T = TypeVar("T")
+
+SETTLED_NS = 2_000_000_000
+"""Nanoseconds. A folder that changed within this time can change again with the same time stamp, on some file systems."""
+_MOST_AGE_S = 60.0
+
+_Stamp = tuple[int, ...]
+
+
+class _Result(NamedTuple):
+    """A result: the arguments that it was computed for, the stamps of what it depends on, and when it was computed (monotonic)."""
+
+    key: Hashable
+    value: Any
+    stamps: dict[str, _Stamp]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideLook:
+    """One look at the file system, for one policy: each folder and file is asked for its stamp once.
+
+    Attributes:
+        results: the results that are kept, by their names.
+        stamps: the stamps seen in this look; None for what does not exist. A path with a slash at its end is a folder, or a file
+            that was read, and one without is a name.
+    """
+
+    results: dict[str, _Result]
+    stamps: dict[str, _Stamp | None]
+
+    def at(self, name: str, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the kept result with a name if it was computed for the same key and nothing changed; else compute and keep it.
+
+        Args:
+            name: the name; of each, one result is kept.
+            key: everything that the result depends on, except the file system.
+            compute: computes the result, which nobody may change afterwards; it notes the paths that it looks at.
+        """
+        found = self.results.get(name)
+        if found is not None and found.key == key and self._holds(found):
+            value: T = found.value
+            return value
+        self.results.pop(name, None)
+        # A change while it is computed has a time after the beginning, and so is not settled either.
+        began, settled = time.monotonic(), time.time_ns() - SETTLED_NS
+        with noted_paths() as paths:
+            value = compute()
+        if (stamps := _stamps_of(paths, settled)) is not None:
+            self.results[name] = _Result(key, value, stamps, began)
+        return value
+
+    def _holds(self, result: _Result) -> bool:
+        if time.monotonic() - result.at > _MOST_AGE_S:
+            return False
+        for path, stamp in result.stamps.items():
+            if path not in self.stamps:
+                self.stamps[path] = _stamp_of(path)
+            if self.stamps[path] != stamp:
+                return False
+        return True
+
+
+class Remembered:
+    """The kept results of one sandbox. Used from threads."""
+
+    def __init__(self) -> None:
+        self._results: dict[str, _Result] = {}
+
+    def look(self) -> OutsideLook:
+        """Begin a look at the file system; a result that holds is checked once in it."""
+        return OutsideLook(self._results, {})
+
+
+def _stamp_of(path: str) -> _Stamp | None:
+    """Return what tells that a name is still the same kind of thing, a link with the same target; or, for a path with a slash at its
+    end, that what the folder or file holds is unchanged. The first number is the time of the last change, in nanoseconds. None if
+    it is missing.
+    """
+    try:
+        if not path.endswith("/"):
+            found = os.lstat(path)
+            is_link = stat.S_ISLNK(found.st_mode)
+            same = (found.st_ctime_ns, found.st_dev, found.st_ino) if is_link else (0, 0, 0)
+            return *same, stat.S_IFMT(found.st_mode)
+        found = os.stat(path[:-1] or "/")
+    except OSError:
+        return None
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return max(times), *times, found.st_dev, found.st_ino, found.st_size
+
+
+def _stamps_of(paths: Iterable[str], settled_ns: int) -> dict[str, _Stamp] | None:
+    """Return the stamps that tell whether anything changed about these paths; None if one of them changed after `settled_ns`."""
+    found: dict[str, _Stamp] = {}
+    folders: dict[str, _Stamp | None] = {}
+    for path in paths:
+        folder = path[: path.rfind("/") + 1]
+        while True:
+            if folder not in folders:
+                folders[folder] = _stamp_of(folder)
+            told = folders[folder]
+            if told is not None or folder == "/":
+                break
+            # The folder above tells that this one is missing.
+            folder = folder[: folder.rfind("/", 0, -1) + 1]
+        by = folder
+        if told is not None and told[0] >= settled_ns and path != folder:
+            by, told = path, _stamp_of(path)
+        if told is None or told[0] >= settled_ns:
+            return None
+        found[by] = told
+    return found

@@ -1,0 +1,153 @@
+"""Shows an agent that works beside the current conversation, a future or a sub-agent, in place of the chat, and follows its events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
+from kimi_tui.tui.main.feed import Feed
+from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.screens import add_sheets
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.beside_view import BesideView
+
+
+class BesideViewer:
+    """Puts the view of one agent into the place of the chat, its checkpoints into that of the timeline, and takes them away again.
+
+    Args:
+        bench: the workbench with chat, timeline and prompt.
+
+    Attributes:
+        view: the agent in place of the chat; None for none.
+    """
+
+    QUIET_S: ClassVar[float] = QUIET_S
+    """Seconds without a key before a key acts on the agent on view."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self.view: BesideView | None = None
+        self._write: Callable[[str, str], object] | None = None
+        self._drawing: asyncio.Task[None] | None = None
+        self._feed: Feed | None = None
+        self._from_timeline = False
+        self._from_chat = False
+        self._quiet = QuietKeyboard(0.0, 0.0)
+
+    def shows(self, key: str) -> bool:
+        """Give the keys to an agent if it is on view; return whether it is."""
+        view = self.view
+        if view is None or view.key != key:
+            return False
+        self._bench.timeline_pane.close()
+        self._bench.screen.set_focus(view.transcript)
+        return True
+
+    async def show(
+        self,
+        view: BesideView,
+        words: str,
+        write: Callable[[str, str], object],
+        events: Callable[[], Awaitable[Feed]],
+    ) -> None:
+        """Show an agent in place of the chat, with its own streaming, and give it the keys.
+
+        Args:
+            view: its view.
+            words: the name of the agent in the header: `future 2`.
+            write: begins a message to it: called with its key and with text that was typed over it.
+            events: returns its events: those that were published before, and the others as they come.
+        """
+        bench = self._bench
+        add_sheets(bench.screen, "rows", "world_line", "beside")
+        from_timeline, from_chat = bench.timeline_pane.has_keys, bench.transcript.has_focus
+        self.leave(focus=False)
+        bench.timeline_pane.close()
+        self._from_timeline, self._from_chat = from_timeline, from_chat
+        self._write = write
+        self.view = bench.beside = view
+        await bench.chat_pane.read(view)
+        if self.view is not view:
+            return  # another one was opened meanwhile
+        if view.timeline is not None:
+            bench.timeline_pane.read(view.timeline)
+        bench.transcript.end_search()
+        bench.prompt.reading_words = f"Reading {words}"
+        bench.prompt.reading = -1
+        self._head(words)
+        self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
+        bench.screen.set_focus(view.transcript)
+        try:
+            feed = await events()
+        except Exception:
+            # Its conversation cannot be read, as the notice of the caller says.
+            if self.view is view:
+                self.leave(back=True)
+            raise
+        if self.view is not view:
+            feed.stop()
+            return
+        self._feed = feed
+        self._drawing = bench.start(self._draw(view, feed))
+
+    async def _draw(self, view: BesideView, feed: Feed) -> None:
+        async for records in feed.history():
+            view.play(records, live=False)
+        await view.transcript.draw_all()
+        view.transcript.scroll_to_end()
+        async for records in feed.live():
+            view.play(records)
+
+    def leave(self, *, back: bool = False, focus: bool = True) -> bool:
+        """Show the chat again; return False if no agent is on view.
+
+        Args:
+            back: whether the focus returns to where the agent was opened from.
+            focus: whether the focus moves at all.
+        """
+        bench, view = self._bench, self.view
+        if view is None:
+            return False
+        self.stop_feed()
+        self.view = bench.beside = None
+        bench.screen.set_focus(None)
+        bench.chat_pane.end_reading(view)
+        bench.timeline_pane.end_reading()
+        bench.prompt.reading, bench.prompt.reading_words = 0, ""
+        self._head("")
+        if focus and back and self._from_timeline:
+            bench.timeline_pane.open()
+        elif focus and back and self._from_chat:
+            bench.timeline_pane.close()
+            bench.screen.set_focus(bench.transcript)
+        elif focus:
+            bench.return_to_prompt()
+        return True
+
+    def write(self, text: str) -> None:
+        """Begin a message to the agent on view with text that was typed over it."""
+        if self.view is not None and self._write is not None:
+            # At once, so that the next letters wait for the field.
+            self._write(self.view.key, text)
+
+    def stop_feed(self) -> None:
+        """Read no events of an agent any more."""
+        if self._drawing is not None:
+            self._drawing.cancel()
+        if self._feed is not None:
+            self._feed.stop()
+        self._drawing = self._feed = None
+
+    def comes_early(self, at: float) -> bool:
+        """Return whether a key was typed before the agent was visible."""
+        view = self.view
+        return view is not None and view.transcript.has_focus and not self._quiet.accepts(at)
+
+    def _head(self, words: str) -> None:
+        header = self._bench.header
+        header.heading = header.heading._replace(words=words)

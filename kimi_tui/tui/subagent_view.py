@@ -1,0 +1,135 @@
+"""The widget that shows a sub-agent in place of the chat: a banner, its messages as they are streamed, and its own timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from kimi_tui.projection.subagents import (
+    agent_model,
+    agent_name,
+    agent_state_words,
+    agent_title,
+)
+from kimi_tui.tui import formatting
+from kimi_tui.tui.beside_view import (
+    BesideBanner,
+    BesidePlace,
+    BesideTranscript,
+    BesideView,
+    banner_rows,
+)
+from kimi_tui.tui.frame_rows import Hint
+from kimi_tui.tui.glyphs import Glyphs
+from kimi_tui.tui.rows import Span
+from kimi_tui.tui.timeline.timeline import Timeline
+from kimi_tui.tui.transcript.tool_card import agent_sign
+
+if TYPE_CHECKING:
+    from kimi_tui.tui.pictures import LoadImage
+    from kimi_tui.wire.events import AgentChanged
+
+_STEERED: tuple[Hint, ...] = (("m", "send it a message"), ("x", "stop it"))
+_STEERED_SHORTLY: tuple[Hint, ...] = (("m", "message"), ("x", "stop"))
+_PAUSED: tuple[Hint, ...] = (("m", "send it a message"),)
+_READ: tuple[Hint, ...] = (
+    ("Enter", "rewind it to the selected step"),
+    ("Esc", "back to the main agent"),
+)
+_READ_SHORTLY: tuple[Hint, ...] = (("Enter", "rewind it"), ("Esc", "back"))
+
+
+class SubagentTranscript(BesideTranscript):
+    """The messages of a sub-agent, with keys that act on it. Enter posts the checkpoint of the chosen message."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "act('message')", "Send it a message", id="subagent.message", show=False),
+        Binding("x", "act('stop')", "Stop it", id="subagent.stop", show=False),
+        Binding("tab", "choose(1)", "Next message", id="subagent.next", show=False),
+        Binding("shift+tab", "choose(-1)", "Previous message", id="subagent.before", show=False),
+        Binding(
+            "escape", "act('leave')", "Back to the main agent", id="subagent.leave", show=False
+        ),
+    ]
+
+
+class SubagentBanner(BesideBanner):
+    """The banner over a sub-agent: its name and task, what it does, and the keys that act on it.
+
+    Args:
+        state: the state of the sub-agent.
+        currency: the sign of amounts.
+
+    Attributes:
+        state: the state that is shown.
+    """
+
+    def __init__(self, state: AgentChanged, currency: str) -> None:
+        super().__init__(widget_id="subagent-banner")
+        self.state = state
+        self._currency = currency
+
+    def tell(self, state: AgentChanged, news: list[Span]) -> None:
+        """Show a state, and news of the main agent."""
+        if (state, news) != (self.state, self.news):
+            self.state, self.news = state, news
+            self.refresh()
+
+    def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
+        """Return the name and task of the sub-agent with its figures, and the keys."""
+        one = self.state
+        facts = [agent_state_words(one), agent_model(one)]
+        facts += [f"{formatting.tokens(one.tokens)} tokens"] if one.tokens else []
+        facts += [formatting.money(one.cost, self._currency)] if one.cost >= 0 else []
+        if one.is_over:
+            wordings = (_READ, _READ_SHORTLY)
+        elif one.state == "paused":
+            wordings = ((*_PAUSED, *_READ), (*_PAUSED, *_READ_SHORTLY))
+        else:
+            wordings = ((*_STEERED, *_READ), (*_STEERED_SHORTLY, *_READ_SHORTLY))
+        return banner_rows(
+            [agent_sign(one, glyphs), Span(f" {agent_name(one)}", "strong")],
+            agent_title(one),
+            list(filter(None, facts)),
+            wordings,
+            width,
+            glyphs,
+        )
+
+
+class SubagentView(BesideView):
+    """A sub-agent in the place of the chat, with a timeline of its own.
+
+    Args:
+        state: its state.
+        currency: the sign of amounts.
+        work_dir: the work folder; paths below it are shown relative to it.
+        keys: the configured keys, by action.
+        load_image: reads an image; None if images are only named.
+    """
+
+    def __init__(
+        self,
+        state: AgentChanged,
+        currency: str,
+        work_dir: str,
+        keys: Mapping[str, str],
+        load_image: LoadImage | None = None,
+    ) -> None:
+        self.banner = SubagentBanner(state, currency)
+        transcript = SubagentTranscript(work_dir=work_dir, keys=keys, load_image=load_image)
+        transcript.currency = currency
+        super().__init__(state.name, self.banner, transcript, work_dir, Timeline())
+
+    @property
+    def place(self) -> BesidePlace:
+        """The part of the screen for footer and help."""
+        return "ended subagent" if self.banner.state.is_over else "subagent"
+
+    def on_mount(self) -> None:
+        """Show the messages and checkpoints of the sub-agent."""
+        super().on_mount()
+        if self.timeline is not None:
+            self.timeline.show_model(self.session.timeline)

@@ -1,0 +1,318 @@
+"""An external agent does the turns of a session: what it says and does, what it asks for, time travel, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kimi_tui.agent_parts import parts_of
+from kimi_tui.config.settings import ConfigError
+from kimi_tui.external.connection import AgentFailed
+from kimi_tui.launch import Options, launch_of
+from kimi_tui.soul.errors import RunCancelled
+from kimi_tui.soul.rewind_values import Target
+from kimi_tui.tool_cards import DiffBlock, ShellBlock, TodoBlock
+from kimi_tui.wire import events as ev
+
+from .conftest import AgentDesk
+
+Able = Callable[[str], None]
+
+
+async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able: Able) -> None:
+    able("options")
+    async with desk.session() as one:
+        assert parts_of(one.soul) == {"session", "travel", "lines", "marks"}
+        said = await one.say(
+            "think Let me see.",
+            "plan look,edit",
+            "say I write.",
+            "write a.txt one",
+            "say Done.",
+            "usage 500 20000",
+        )
+        assert said == "I write. Done. "
+        assert [one.text for one in one.of(ev.ThinkPart)] == ["Let me see."]
+        results = one.of(ev.ToolResult)
+        plan, edit = (result.display[0] for result in results)
+        assert isinstance(plan, TodoBlock)
+        assert [item.status for item in plan.items] == ["done", "in_progress"]
+        assert isinstance(edit, DiffBlock)
+        assert (edit.path, edit.added, edit.created) == ("a.txt", 1, True)
+        changed = one.of(ev.FilesChanged)[0]
+        assert (changed.paths, changed.key) == (("a.txt",), results[1].key)
+        # A call that changed files is followed by a checkpoint.
+        kinds = [point.kind for point in one.of(ev.CheckpointCreated)]
+        assert kinds == ["user", "step", "step", "step"]
+        assert [message.role for message in one.messages] == [
+            *("user", "assistant", "tool", "assistant", "tool", "assistant")
+        ]
+        status = one.soul.status
+        assert (status.used >= 500, status.limit, status.total_input) == (True, 20_000, 10)
+        assert one.soul.cost is not None
+        assert one.soul.model_name == "Small"
+        assert one.soul.agent_words == "scripted, Ask"
+        await one.soul.set_setting(one.soul.settings[0], "code")
+        assert one.soul.agent_words == "scripted, Code"
+
+
+async def test_a_question_has_exactly_the_answers_of_the_agent(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        one.answer = lambda _: "Always go for it"
+        said = await one.say("ask execute echo hi")
+        (asked,) = one.asked
+        assert asked.options == ("Go for it", "Always go for it")
+        assert (asked.no_offer, asked.detail) == ("Better not", "echo hi")
+        assert json.loads(said)["optionId"] == "ever"
+        result = one.of(ev.ToolResult)[0]
+        assert (result.output, result.is_error) == ("hi\n", False)
+        assert any(isinstance(block, ShellBlock) for block in result.display)
+        one.answer = lambda _: "no"
+        assert json.loads(await one.say("ask edit something"))["optionId"] == "no"
+
+
+async def test_files_and_commands_are_served_in_the_folder_alone(
+    desk: AgentDesk,
+) -> None:
+    (desk.work / "in.txt").write_text("inside\n")
+    (desk.work / "out").symlink_to(desk.home / "config.toml")
+    async with desk.session() as one:
+        said = await one.say(f"read {desk.work}/in.txt")
+        assert json.loads(said) == {"content": "inside\n"}
+        for path in ("../home/config.toml", f"{desk.work}/../home/config.toml", f"{desk.work}/out"):
+            assert "error" not in json.loads(said)
+            assert "message" in json.loads(await one.say(f"read {path}"))
+            assert "message" in json.loads(await one.say(f"save {path} x"))
+        assert "external_agents" in (desk.home / "config.toml").read_text()
+        assert json.loads(await one.say(f"save {desk.work}/made.txt text")) == "saved"
+        assert (desk.work / "made.txt").read_text() == "text\n"
+        # A command is asked for as one of our own, and not again where it was just allowed.
+        one.answer = lambda _: "yes"
+        code, shown = json.loads(await one.say("terminal echo out; exit 3"))
+        assert code == {"exitCode": 3}
+        assert shown["output"] == "out\n"
+        (asked,) = one.asked
+        assert (asked.question, asked.detail) == ("Run this command?", "echo out; exit 3")
+        one.answer = lambda _: "no"
+        code, shown = json.loads(await one.say("terminal touch never"))
+        assert "refused" in shown["output"]
+        assert not (desk.work / "never").exists()
+
+
+async def test_files_go_back_and_the_agent_is_told_the_rest_as_text(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        await one.say("write a.txt first", "say Wrote it.")
+        await one.say("write a.txt second", "quietly b.txt made")
+        assert (desk.work / "b.txt").exists()
+        await one.soul.travel.rewind(Target(one.point), "restore")
+        assert (desk.work / "a.txt").read_text() == "first\n"
+        assert not (desk.work / "b.txt").exists()
+        known = json.loads(await one.say("know"))
+        assert len(desk.sent_of("session/new")) == 2
+        assert "write a.txt first" in known[0]
+        assert "Wrote it." in known[0]
+        assert "second" not in known[0]
+        assert known[1] == "know"
+        assert any("new session of its own" in notice.text for notice in one.of(ev.Notice))
+        await one.soul.travel.undo()
+
+
+async def test_an_agent_that_forks_goes_back_itself(desk: AgentDesk, able: Able) -> None:
+    able("fork load")
+    async with desk.session() as one:
+        await one.say("say one")
+        await one.say("say two")
+        await one.soul.travel.rewind(Target(one.point))
+        assert json.loads(await one.say("know")) == ["say one", "know"]
+        await one.soul.travel.undo()
+        assert json.loads(await one.say("know")) == ["say one", "say two", "know"]
+        assert len(desk.sent_of("session/new")) == 1
+        assert not one.of(ev.Notice)
+
+
+async def test_a_session_goes_on_with_its_agent(desk: AgentDesk, able: Able) -> None:
+    able("load")
+    async with desk.session() as one:
+        await one.say("write a.txt one")
+        session_id = one.soul.session.id
+    async with desk.session(session=session_id) as one:
+        assert json.loads(await one.say("know")) == ["write a.txt one", "know"]
+        assert "REPEATED" not in str(one.events)
+    # Without its program the session is shown, and a turn says what is missing.
+    desk.configure(["no-such-agent"])
+    async with desk.session(session=session_id) as one:
+        (words,) = await one.soul.prepare_model()
+        assert words.startswith('The program "no-such-agent" of the external agent scripted is not')
+        with pytest.raises(AgentFailed, match="is not installed"):
+            await one.say("hello")
+        assert [message.text for message in one.messages if message.role == "user"] == [
+            *("write a.txt one", "know", "hello")
+        ]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "hang",
+        "ask execute sleep 9",
+        pytest.param("terminal sleep 60", marks=pytest.mark.exhaustive),
+    ],
+)
+async def test_a_stop_ends_the_turn_within_a_second(desk: AgentDesk, word: str) -> None:
+    async with desk.session("all" if word.startswith("terminal") else "edits") as one:
+        one.answer = lambda _: None
+        turn = asyncio.create_task(one.say("say Here.", word))
+        there = {"h": ev.TextPart, "a": ev.ApprovalRequest, "t": ev.ToolStarted}[word[0]]
+        await one.until(lambda: one.of(there))
+        began = time.monotonic()
+        await one.soul.interrupt()
+        # Twice the promise: the machine may be loaded.
+        assert time.monotonic() - began < 2
+        with pytest.raises(RunCancelled):
+            await turn
+        assert any(message.interrupted for message in one.messages)
+        assert await one.say("say Still here.") == "Still here. "
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("die 4", "scripted has ended: it ended with exit code 4; its last output: ValueError"),
+        pytest.param(
+            "fail no money",
+            "scripted could not answer: no money.",
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+async def test_what_goes_wrong_is_one_line_and_the_session_stays(
+    desk: AgentDesk, word: str, words: str
+) -> None:
+    async with desk.session() as one:
+        with pytest.raises(AgentFailed) as failed:
+            await one.say("say Half.", word)
+        assert failed.value.message.startswith(words)
+        assert await one.say("say Again.") == "Again. "
+        assert [message.role for message in one.messages] == [
+            *("user", "assistant", "user", "assistant")
+        ]
+
+
+async def test_lines_that_are_no_messages_change_nothing(desk: AgentDesk, able: Able) -> None:
+    able("noise")
+    async with desk.session() as one:
+        assert await one.say("say Before.", "junk", "say After.") == "Before. After. "
+        assert one.soul.host.connection is not None
+        assert one.soul.host.connection.n_skipped > 10
+        names = str([call.arguments for call in one.of(ev.ToolCall)])
+        assert "\x1b" not in names
+        assert len(names) < 2_000
+
+
+async def test_an_agent_that_is_not_there_is_said_before_the_screen(desk: AgentDesk) -> None:
+    def tried(name: str) -> str:
+        with pytest.raises(ConfigError) as error:
+            launch_of(Options(work_dir=str(desk.work), external_agent=name))
+        return str(error.value)
+
+    assert tried("nobody").startswith(
+        'There is no external agent "nobody": kimi-tui knows claude, '
+    )
+    assert 'The program "codex-acp" of the external agent codex is not installed' in tried("codex")
+    assert "npm install -g" in tried("codex")
+    planted = desk.work / "agent"
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    desk.configure([str(planted)])
+    assert "sandboxed commands can change it" in tried("scripted")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("login", "scripted is not logged in: Authentication required."),
+        ("future", "scripted speaks version 9 of the Agent Client Protocol"),
+    ],
+)
+async def test_an_agent_that_cannot_begin_says_why(
+    desk: AgentDesk, able: Able, words: str, said: str
+) -> None:
+    able(words)
+    async with desk.session() as one:
+        with pytest.raises(AgentFailed) as failed:
+            await one.say("hello")
+        assert failed.value.message.startswith(said)
+
+
+@pytest.mark.exhaustive
+async def test_a_flood_of_questions_is_stopped_with_the_turn(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        one.answer = lambda _: None
+        turn = asyncio.create_task(one.say("flood 500"))
+        await one.until(lambda: one.asked)
+        await one.soul.interrupt()
+        with pytest.raises(RunCancelled):
+            await turn
+        assert len(one.asked) == 1
+        assert await one.say("say Calm.") == "Calm. "
+
+
+@pytest.mark.exhaustive
+async def test_an_agent_that_does_not_stop_is_started_anew(desk: AgentDesk, able: Able) -> None:
+    able("deaf")
+    async with desk.session() as one:
+        turn = asyncio.create_task(one.say("say Here.", "deaf"))
+        await one.until(lambda: one.of(ev.TextPart))
+        await one.soul.interrupt()
+        with pytest.raises(RunCancelled):
+            await turn
+        assert await one.say("say New.") == "New. "
+        assert len(desk.sent_of("initialize")) == 2
+
+
+@pytest.mark.exhaustive
+async def test_a_huge_answer_is_kept_in_bounds(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        said = await one.say("big 5000000", "say end")
+        assert len(said) == 2_000_000
+        assert any("left out" in notice.text for notice in one.of(ev.Notice))
+
+
+@pytest.mark.exhaustive
+async def test_images_go_to_an_agent_that_takes_them(desk: AgentDesk, able: Able) -> None:
+    from support.made_images import flat, saved
+
+    from kimi_tui.images import read_image
+
+    able("image")
+    image = read_image(saved(flat(4, 4)), "shot.png")
+    async with desk.session() as one:
+        await one.soul.prepare_model()
+        await one.soul.run("say Seen.", [image])
+        (prompt,) = desk.sent_of("session/prompt")
+        assert [block["type"] for block in prompt["prompt"]] == ["text", "image"]
+
+
+@pytest.mark.exhaustive
+async def test_a_fork_of_the_session_does_not_share_the_agents_session(
+    desk: AgentDesk, able: Able
+) -> None:
+    able("load")
+    async with desk.session() as one:
+        await one.say("say one")
+        forked = await one.soul.travel.fork()
+    async with desk.session(session=forked.session_id) as one:
+        assert "say one" in json.loads(await one.say("know"))[0]
+        assert len(desk.sent_of("session/new")) == 2
+
+
+async def test_our_own_sessions_open_as_before(desk: AgentDesk) -> None:
+    """A session of our own agent has no external one, and none is started for it."""
+    launch = launch_of(Options(work_dir=str(desk.work)))
+    assert launch.external_agent == ()
+    assert not desk.log.exists()

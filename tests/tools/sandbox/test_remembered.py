@@ -1,0 +1,190 @@
+"""What the policy of a command keeps of an earlier one's, and what makes it look again."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.filesystem import links_to, note_path
+from kimi_tui.tools.sandbox import remembered
+from kimi_tui.tools.sandbox.policy import FolderMemory, NoSandbox, SandboxSettings, policy_for
+from kimi_tui.tools.sandbox.remembered import Remembered
+
+_SETTLED_S = 0.03
+"""Seconds for the two that a folder must be unchanged: longer than the coarsest clock of a file system that is tested on."""
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "SETTLED_NS", int(_SETTLED_S * 1e9))
+
+
+def settle() -> None:
+    time.sleep(2 * _SETTLED_S)
+
+
+class Asked:
+    """A result about one path, and how often it was computed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.kept, self.n = str(path), Remembered(), 0
+
+    def __call__(self, key: str = "") -> object:
+        def compute() -> object:
+            self.n += 1
+            note_path(self.path)
+            note_path(f"{self.path}/")
+            listed = os.listdir(self.path) if os.path.isdir(self.path) else None
+            return links_to(self.path), os.path.isfile(self.path), listed
+
+        return self.kept.look().at("one", key, compute)
+
+
+def test_a_result_is_kept_until_its_arguments_or_its_files_change(tmp_path: Path) -> None:
+    asked = Asked(tmp_path / "a/b")
+    settle()
+    before = asked()
+    assert asked() == before
+    assert asked.n == 1
+    asked("other arguments")
+    assert asked.n == 2
+
+    def change(what: Callable[[], object]) -> None:
+        settle()
+        asked("other arguments")
+        n = asked.n
+        what()
+        asked("other arguments")
+        assert asked.n == n + 1
+
+    change((tmp_path / "a").mkdir)
+    change(lambda: (tmp_path / "a/b").symlink_to("c"))
+    change(lambda: (tmp_path / "a/c").write_text("x"))
+    change(lambda: (tmp_path / "a/c").write_text("more"))
+    change(lambda: os.replace(tmp_path / "a", tmp_path / "other"))
+
+
+def test_a_result_about_a_folder_that_just_changed_is_not_kept(tmp_path: Path) -> None:
+    settle()
+    (tmp_path / "new").mkdir()
+    asked = Asked(tmp_path / "new/missing")
+    asked()
+    asked()
+    assert asked.n == 2
+
+
+def test_names_that_exist_in_a_folder_that_always_changes_are_looked_at_themselves(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tool").mkdir()
+    settle()
+    asked = Asked(tmp_path / "tool")
+    asked()
+    for n in range(3):
+        (tmp_path / str(n)).touch()
+        asked()
+    # The first two looks found the folder unchanged for long, then not.
+    assert asked.n == 2
+    shutil.rmtree(tmp_path / "tool")
+    (tmp_path / "tool").write_text("a file")
+    asked()
+    assert asked.n == 3
+
+
+def test_a_result_does_not_outlive_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(tmp_path)
+    settle()
+    asked()
+    monkeypatch.setattr(remembered, "_MOST_AGE_S", -1)
+    asked()
+    assert asked.n == 2
+
+
+_NAMES = (
+    *(".gitconfig", ".ssh", ".aws/credentials", ".cargo/bin/tool", ".local/bin/tool", ".npmrc"),
+    *(".cache/pip/x", ".cache/uv/.env", ".config/git/config", ".config/ruff/ruff.toml", "bin/tool"),
+    *(".vimrc", "bin/.netrc", ".m2/repository/x", ".local/share/uv/tools/x/uv-receipt.toml"),
+)
+
+
+class Home:
+    """A home folder in which a person changes things at random."""
+
+    def __init__(self, base: Path, dice: random.Random) -> None:
+        self.home, self.work, self.dice = base / "home", base / "home/work", dice
+        self.work.mkdir(parents=True)
+        self.environ = {
+            "HOME": str(self.home),
+            "KIMI_TUI_HOME": str(base / "app"),
+            "PATH": f"{self.home}/bin:{self.home}/.local/bin:/usr/bin:/bin",
+        }
+        self.memory = FolderMemory()
+
+    def change(self) -> str:
+        name = self.dice.choice(_NAMES)
+        parts = name.split("/")
+        path = self.home.joinpath(*parts[: self.dice.randint(1, len(parts))])
+        what = self.dice.choice(("write", "link", "remove", "move", "text", "work"))
+        if what == "work":
+            (self.work / self.dice.choice((".env", "tool", ".git"))).mkdir(exist_ok=True)
+        elif os.path.lexists(path) and what in ("remove", "move", "link"):
+            if what == "move":
+                shutil.rmtree(self.home / "moved", ignore_errors=True)
+                os.replace(path, self.home / "moved")
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        elif what == "link":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            target = self.dice.choice(("moved", "work/tool", ".ssh", ".cargo", "bin"))
+            path.symlink_to(self.home / target)
+        else:
+            whole = self.home / name
+            text = f"[core]\n\thooksPath = ~/{self.dice.choice(_NAMES)}\n# token = {self.dice.random()}\n"
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            whole.write_text(text)
+        return f"{what} {path}"
+
+    def policy(self, memory: FolderMemory | None) -> object:
+        try:
+            found = policy_for(self.work, SandboxSettings(), self.environ, memory=memory)
+        except NoSandbox as no:
+            return str(no)
+        parts = ("writable", "kept", "links", "pinned", "hidden", "caches", "home")
+        return [(name, getattr(found, name)) for name in parts]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(12))
+def test_a_kept_policy_is_the_one_that_would_be_found_anew(tmp_path: Path, seed: int) -> None:
+    walk(Home(tmp_path, random.Random(seed)), 60)
+
+
+def test_a_kept_policy_is_the_one_that_would_be_found_anew_for_a_few_changes(
+    tmp_path: Path,
+) -> None:
+    walk(Home(tmp_path, random.Random(1)), 15)
+
+
+def walk(home: Home, n_steps: int) -> None:
+    done: list[str] = []
+    for _ in range(n_steps):
+        if home.dice.random() < 0.4:
+            settle()
+            home.policy(home.memory)
+        for _ in range(home.dice.randint(1, 2)):
+            # Moving a folder into itself, or writing below a file, is nothing that a person could do.
+            try:
+                done.append(home.change())
+            except OSError:
+                continue
+        assert home.policy(home.memory) == home.policy(None), done
