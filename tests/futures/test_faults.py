@@ -167,7 +167,8 @@ async def test_a_power_cut_harms_neither_session_nor_folder(
     await again.soul.aclose()
 
 
-@pytest.mark.parametrize("phase", PHASES)
+# What was edited when the first phase begins is among the files with which futures begin.
+@pytest.mark.parametrize("phase", list(PHASES)[1:])
 async def test_what_the_user_edits_meanwhile_stays(scene: Scene, phase: str) -> None:
     work = scene.work
 
