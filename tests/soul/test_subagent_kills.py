@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from support.chat_server import Answer, ChatServer, Request, call, say, strict
 from kimi_tui.launch import Options, launch_of
 from kimi_tui.soul.opening import open_session
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(200)]
 
 PROGRAM = """
 import sys
@@ -87,13 +88,16 @@ async def test_a_kill_in_each_phase(
             sys.executable, "-c", PROGRAM, cwd=work, stdout=asyncio.subprocess.PIPE, limit=1 << 24
         )
         assert program.stdout is not None
-        async with asyncio.timeout(50):
-            async for data in program.stdout:
-                if PHASES[phase](json.loads(data)):
-                    os.kill(program.pid, signal.SIGKILL)
-                    break
-            else:
-                pytest.fail("the phase was not reached")
+        try:
+            async with asyncio.timeout(150):
+                async for data in program.stdout:
+                    if PHASES[phase](json.loads(data)):
+                        break
+                else:
+                    pytest.fail("the phase was not reached")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(program.pid, signal.SIGKILL)
             await program.wait()
         launch = launch_of(Options(work_dir=str(work), newest=True, mode="edits"))
         soul = (await open_session(launch)).soul
