@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -207,15 +208,17 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_data(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def _own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Leave the folder of this machine's sessions alone: tests wrote there, and each question for a program read all of it.
 
-    A test makes the folder if it needs one.
+    A test makes the folder if it needs one. The fixture `monkeypatch` is not used: what a test replaces is put back before its
+    folder is removed.
     """
-    if "KIMI_TUI_HOME" not in os.environ:
-        monkeypatch.setenv(
-            "KIMI_TUI_HOME", str(tmp_path_factory.getbasetemp() / f"data-{next(_numbers)}")
-        )
+    with pytest.MonkeyPatch.context() as patch:
+        if "KIMI_TUI_HOME" not in os.environ:
+            folder = tmp_path_factory.getbasetemp() / f"data-{next(_numbers)}"
+            patch.setenv("KIMI_TUI_HOME", str(folder))
+        yield
 
 
 _numbers = itertools.count()

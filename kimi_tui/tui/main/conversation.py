@@ -895,10 +895,12 @@ class ConversationController:
 
     async def _attend(self) -> None:
         """Let queued messages begin turns, after the texts that a killed program left have been given back."""
-        if self.soul is not None and self._giving_back is not None:
-            await asyncio.wait([self._giving_back])
-            if self.soul is not None:  # the session may have ended meanwhile
-                await self.soul.attend()
+        giving_back = self._giving_back if self.soul is not None else None
+        if giving_back is not None:
+            await asyncio.wait([giving_back])
+        # A session that has ended meanwhile has neither.
+        if giving_back is not None and self.soul is not None:
+            await self.soul.attend()
         elif self.turns is not None:
             await self.turns.attend()
 

@@ -68,6 +68,8 @@ async def test_the_search_ends_on_its_row_and_offers_a_rewind_a_dmail_and_blame(
             await one.until(lambda: isinstance(one.app.screen, TextDialog))
         dialog = one.app.screen
         assert isinstance(dialog, TextDialog)
+        # The dialog is on top before it is mounted, and has no text until then.
+        await one.until(lambda: bool(dialog.area.text))
         draft = dialog.area.text
         assert "The check: echo it is" in draft
         assert "broken" in draft
