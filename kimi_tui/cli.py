@@ -389,8 +389,8 @@ def _parser() -> ArgumentParser:
         "--external-agent",
         type=given,
         metavar="NAME",
-        help="another agent that does the turns: claude, codex, gemini, kimi-code, goose, vibe, opencode, or one of config.toml; "
-        "words after -- are arguments for its program",
+        help="let another agent do the work: claude, codex, gemini, kimi-code, goose, vibe, opencode, or one from config.toml; "
+        "arguments after -- go to its program",
     )
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument(

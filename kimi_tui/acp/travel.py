@@ -104,7 +104,7 @@ class EditorTravel:
         if not (number.isascii() and number.isdecimal()):
             return "Which checkpoint? Write its number, for example /rewind 3; /checkpoints lists them."
         if (said := said.strip()) not in ("", *_FILES_CHOICES):
-            return f'"{one_line(said)[:20]}" is not a choice. Write restore, keep or only after the number, or nothing.'
+            return f'"{one_line(said)[:20]}" is not a choice. After the number, write restore, keep or only, or nothing.'
         n = int(number[:9])
         return await self._go(Target(n), f"checkpoint #{n}", "Rewind to", said)
 

@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _tell(address: str) -> None:
     say(address)
-    say(f"Read-only, to look on at the newest tab: {address.replace('/#', '/?watch#')}")
+    say(f"To watch the newest tab without typing in it: {address.replace('/#', '/?watch#')}")
     say("Press Ctrl+C to stop.")
 
 

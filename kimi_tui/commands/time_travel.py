@@ -129,7 +129,7 @@ async def _travel(options: Namespace) -> int:
 
             if taken := await take_up(soul):
                 kept = counted(taken, "future")
-                complain(f"kimi-tui ended while futures ran: {kept} kept, each as a world line.")
+                complain(f"kimi-tui ended while futures were running: {kept} kept as world lines.")
         match options.name:
             case "rewind":
                 return await _rewind(soul, options)

@@ -54,7 +54,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def _command(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        raise ValueError('must be a list of words, such as ["codex-acp"]: no shell reads it')
+        raise ValueError('must be a list of words, such as ["codex-acp"]; it runs without a shell')
     words = _texts(value)
     if not words or not words[0].strip() or words[0].startswith("-"):
         raise ValueError('must begin with the name of a program, such as ["codex-acp"]')
@@ -139,7 +139,7 @@ def some_of(names: tuple[str, ...]) -> Check:
     def read(value: Any) -> tuple[str, ...]:
         unknown = next((one for one in _texts(value) if one not in names), None)
         if unknown is not None:
-            raise ValueError(f'must name some of {", ".join(names)}, not "{unknown[:40]}"')
+            raise ValueError(f'must contain only {", ".join(names)}, not "{unknown[:40]}"')
         return tuple(dict.fromkeys(_texts(value)))
 
     return Check("list", read, names)

@@ -285,7 +285,7 @@ class _Reader:
         values = self._values(table, place, declared(ExternalAgentConfig))
         if "command" not in values:
             if "command" not in table:
-                self._say(f"{place}.command", 'is missing, such as ["codex-acp"]')
+                self._say(f"{place}.command", 'is missing, for example ["codex-acp"]')
             return None
         return ExternalAgentConfig(name=name, **values)
 

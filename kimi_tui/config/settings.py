@@ -363,28 +363,28 @@ class AgentsConfig(NamedTuple):
     steps: int = setting(
         100,
         whole(1, 100_000),
-        "The most steps of a sub-agent; it ends then with what it found.",
+        "Number of steps after which a sub-agent ends and reports what it has found.",
         title="Sub-agents, steps",
         group=LIMITS,
     )
     tokens: int = setting(
         0,
         whole(0, 1_000_000_000),
-        "The most tokens of a sub-agent, input and output of all its requests; 0 for any number.",
+        "Number of tokens, input and output of all its requests, after which a sub-agent ends; 0 means no limit.",
         title="Sub-agents, tokens",
         group=LIMITS,
     )
     cost: float = setting(
         0.0,
         number(0, 1_000_000),
-        "The most that a sub-agent may cost, by the configured prices; 0 for any amount.",
+        "Cost, by the configured prices, after which a sub-agent ends; 0 means no limit.",
         title="Sub-agents, cost",
         group=LIMITS,
     )
     parallel: int = setting(
         4,
         whole(1, 16),
-        "How many sub-agents that only read work at the same time; the others wait.",
+        "Number of read-only sub-agents that may work at the same time; the others wait.",
         title="Sub-agents at the same time",
         group=LIMITS,
     )
@@ -574,7 +574,7 @@ class StatuslineConfig(NamedTuple):
     items: tuple[str, ...] = setting(
         (),
         some_of(STATUS_ITEMS),
-        "Facts to show in a row below the prompt, in this order. If none are named, there is no such row.",
+        "Facts that a row below the prompt shows, in this order. If the list is empty, there is no such row.",
         "now",
         title="Status line",
         group=LOOKS,

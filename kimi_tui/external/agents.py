@@ -201,7 +201,7 @@ def agent_program(
         known = ", ".join(every)
         raise AgentMissing(
             f'There is no external agent "{name[:40]}": kimi-tui knows {known}. '
-            f"Others are named in config.toml, under [external_agents.NAME]."
+            f"To add one, name it in config.toml under [external_agents.NAME]."
         )
     for command in agent.commands:
         if found := _found(command[0], environ, work_dir):
@@ -217,8 +217,8 @@ def agent_program(
     planted = os.path.isabs(program) and os.path.lexists(program)
     if planted and is_planted(program, environ, work_dir):
         raise AgentMissing(
-            f"{program} was not started, since sandboxed commands can change it. "
-            "Install it outside of the work folder and of temporary folders."
+            f"{program} was not started, because sandboxed commands can change it. "
+            "Install it outside the work folder and temporary folders."
         )
     raise AgentMissing(
         f'The program "{program}" of the external agent {name} is not installed, or not on PATH'

@@ -486,7 +486,7 @@ class AgentConnection:
             return self.has_ended()
         if isinstance(error, ValidationError):
             return AgentFailed(
-                f"{title} gave an answer that is not of the Agent Client Protocol, when asked to {doing}."
+                f"{title} did not answer in the Agent Client Protocol when asked to {doing}."
             )
         if not isinstance(error, RequestError):
             log.warning("a request of an external agent failed", exc_info=error)
@@ -571,5 +571,5 @@ def _said(error: RequestError) -> str:
         )
     elif isinstance(data, str):
         details = data
-    said = str(error).strip() or "an error without words"
+    said = str(error).strip() or "an error without a message"
     return f"{said}: {details}" if details and details not in said else said

@@ -138,7 +138,7 @@ class AgentHost:
             AgentFailed: the agent refuses.
         """
         if self.connection is None:
-            raise AgentFailed(f"{self.title} does not run.")
+            raise AgentFailed(f"{self.title} is not running.")
         await self.connection.set(setting, value)
         self._wanted[setting.id] = value
         self.on_facts()

@@ -111,7 +111,9 @@ class AgentPipe:
                 self._writer.write(line)
                 await self._writer.drain()
             except OSError as error:
-                raise ConnectionError(f"it takes no messages: {error.strerror or error}") from error
+                raise ConnectionError(
+                    f"it does not accept messages: {error.strerror or error}"
+                ) from error
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message; None at the end."""
@@ -197,7 +199,7 @@ def message_in(line: bytes) -> dict[str, Any] | None:
         "id": number,
         "error": {
             "code": code if isinstance(code, int) else -32603,
-            "message": str(facts.get("message") or "an error without words"),
+            "message": str(facts.get("message") or "an error without a message"),
             "data": facts.get("data"),
         },
     }

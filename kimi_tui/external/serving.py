@@ -59,7 +59,7 @@ _QUESTIONS = {
     "fetch": "Fetch this page?",
     "read": "Read this?",
     "search": "Search this?",
-    "switch_mode": "Go on this way?",
+    "switch_mode": "Continue this way?",
 }
 
 
@@ -217,7 +217,7 @@ class AgentServices(acp.Client):
             asks=Asks("pause", stops=False),
             question=question,
             detail="" if edits else _detail(facts, work_dir),
-            where=f"asked by {self._title}, which works outside of the sandbox of kimi-tui",
+            where=f"asked by {self._title}, which runs outside the sandbox of kimi-tui",
             edits=edits,
             protected=True,
             options=tuple(offered) or ("Yes",),

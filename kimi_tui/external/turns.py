@@ -52,8 +52,8 @@ _STOPPED = {
         "Press Enter in the empty prompt to let it continue.",
     ),
     "refusal": (
-        "The agent refused to go on. It may not know your last message any more.",
-        "Rewind to before it, or write it in other words.",
+        "The agent refused to continue. It may no longer have your last message.",
+        "Rewind to before that message, or write it in other words.",
     ),
 }
 
@@ -238,8 +238,8 @@ class AgentTurns(AgentLoop):
             self._conversation.wire.publish(
                 Notice(
                     "info",
-                    f"{self._host.title} goes on in a new session of its own, with {_counted(len(before))} as text.",
-                    "It knows what was said and done, but not what it only thought.",
+                    f"{self._host.title} continues in a new session of its own, which has {_counted(len(before))} as text.",
+                    "It has the messages and tool calls, but not its earlier reasoning.",
                 )
             )
         for message in new:

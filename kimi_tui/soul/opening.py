@@ -495,7 +495,7 @@ async def _agent_model(launch: Launch, name: str, effort: str, session_id: str) 
     try:
         choice = choose_model(config, Overrides(model=name), os.environ)
         if isinstance(choice, NeedsChoice):
-            raise LLMError("It has no key yet.")
+            raise LLMError("There is no API key for its server.")
         if effort:
             choice = choice._replace(thinking=effort)
         return await provider_of(launch._replace(choice=choice), session_id)

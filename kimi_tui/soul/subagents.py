@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 _LAST_WORDS_CHARS = 200
 _MOST_FILES = 1_000
-_KILLED = "The program ended before it did."
+_KILLED = "kimi-tui ended before the sub-agent was done."
 _BY_USER = "You stopped it."
 _REFUSED = "You refused what it asked for."
 
@@ -221,7 +221,8 @@ class Subagents(AgentsPart):
         agent = self._named(name)
         if agent.state.is_over:
             raise SoulError(
-                f"{agent.state.name} has ended.", advice="Go back to one of its steps first."
+                f"{agent.state.name} has ended.",
+                advice="Rewind the sub-agent to one of its steps first.",
             )
         if agent.soul is not None and agent.is_working:
             agent.soul.say(text)
@@ -436,7 +437,7 @@ class Subagents(AgentsPart):
 
     async def _run(self, agent: _Agent) -> ToolOutcome:
         if self._room.locked():
-            self._change(agent, state="waiting", why="Other sub-agents work.")
+            self._change(agent, state="waiting", why="It waits until other sub-agents are done.")
         async with self._room:
             try:
                 soul = await self._opened(agent, to_work=True)

@@ -575,7 +575,7 @@ command = ["a"]
     said = [notice.partition(": ")[2].partition(";")[0] for notice in config.notices]
     assert [words[:52] for words in said] == [
         "external_agents.line.command must be a list of words",
-        'external_agents.none.command is missing, such as ["c',
+        "external_agents.none.command is missing, for example",
         "external_agents.odd.env must be a list of names of v",
         "external_agents.../up must be a name of letters, dig",
     ]

@@ -119,10 +119,10 @@ def test_words_of_a_model_are_one_clean_line() -> None:
 
 def test_what_one_does_is_said_in_a_few_words() -> None:
     said = {
-        "waiting": ("waiting", "Other sub-agents work."),
+        "waiting": ("waiting", "It waits until other sub-agents are done."),
         "working": ("step 4", "Grep src"),
         "asking": ("asks you", ""),
-        "paused": ("paused", "The program ended before it did."),
+        "paused": ("paused", "kimi-tui ended before the sub-agent was done."),
         "done": ("4 steps", ""),
         "failed": ("failed", "The model call failed."),
         "stopped": ("stopped", "You stopped it."),

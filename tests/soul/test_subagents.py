@@ -231,7 +231,7 @@ async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
         await on.open()
         assert on.soul.agents is not None
         (one,) = on.soul.agents.states
-        assert (one.state, one.why) == ("paused", "The program ended before it did.")
+        assert (one.state, one.why) == ("paused", "kimi-tui ended before the sub-agent was done.")
         on.server.script(say("Found nothing."), say("So be it."))
         await on.soul.resume()
         assert "Found nothing." in result(on)

@@ -174,8 +174,8 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         (
             (("subagent.next", "subagent.before"), "select the next, previous message"),
             (("subagent.message",), "send it a message; you can also just type"),
-            (("subagent.stop",), "stop it alone; the turn goes on"),
-            (("chat.preview",), "preview its rewind to the selected step"),
+            (("subagent.stop",), "stop only this sub-agent; the turn continues"),
+            (("chat.preview",), "preview a rewind of the sub-agent to the selected step"),
             (("timeline",), "open its timeline"),
             (("subagent.leave",), "close it and go back"),
         ),

@@ -147,10 +147,10 @@ def with_subagents() -> Conversation:
         ("working", "", {"doing": 'Grep "field("'}),
         ("working", "", {}),
         ("asking", "", {}),
-        ("waiting", "Other sub-agents work.", {"step": 0, "input": 0}),
+        ("waiting", "It waits until other sub-agents are done.", {"step": 0, "input": 0}),
         ("failed", "It reached its limit of 100 steps.", {"ended_at": talk.now + 90.0}),
         ("stopped", "You stopped it.", {"ended_at": talk.now + 3.0}),
-        ("paused", "The program ended before it did.", {}),
+        ("paused", "kimi-tui ended before the sub-agent was done.", {}),
     ]
     answer = (
         "Two places call it:\n\n- `src/writer.py:12`\n- `src/cli.py:40`\n\nNeither checks it.\n\n"

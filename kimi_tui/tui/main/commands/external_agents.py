@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tui.dialogs.list_screen import ListedItem
 
-_OWN = "our own agent"
+_OWN = "kimi-tui's own agent"
 
 
 def _external(main: MainParts, soul: KimiSoul) -> ExternalSoul | None:
@@ -162,7 +162,7 @@ async def external_agent(main: MainParts, argument: str) -> None:
             "Agents",
             partial(_items, main),
             first=await _items(main),
-            empty="No agents are known.",
+            empty="There are no other agents.",
             about="It works in a session of its own, whose steps, files and world lines are on the timeline.",
         )
     )
@@ -229,7 +229,7 @@ async def _items(main: MainParts) -> Sequence[ListedItem]:
     items.append(
         ListedItem(
             Entry("kimi-tui's own agent", own, group="Agents", words=_OWN),
-            "The agent of this program, with D-Mails, compaction and the models of /model.",
+            "It has D-Mails, compaction and the models of /model.",
             "start a session",
             result=f"start:{_OWN}",
         )

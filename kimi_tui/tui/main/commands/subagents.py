@@ -49,7 +49,12 @@ async def agents(main: MainParts, argument: str) -> None:
         return _items(main, kinds)
 
     wants = await main.bench.ask(
-        ListScreen("Sub-agents", items, first=_items(main, kinds), empty="There are no kinds.")
+        ListScreen(
+            "Sub-agents",
+            items,
+            first=_items(main, kinds),
+            empty="There are no kinds of sub-agents.",
+        )
     )
     if wants == _ALLOW:
         await _allow_kinds(main, soul, kinds)
@@ -119,7 +124,7 @@ def _kind_item(kind: AgentKind) -> ListedItem:
     about.append(f"Tools: {tools or 'none'}.")
     if kind.model or kind.effort:
         thinking = f", thinking {kind.effort}" if kind.effort else ""
-        about.append(f"Model: {kind.model or 'that of the session'}{thinking}.")
+        about.append(f"Model: {kind.model or 'the model of the session'}{thinking}.")
     if kind.state == "not allowed":
         about.append("It comes with this folder. The agent cannot use it until you allow it.")
     if kind.why:
@@ -194,7 +199,7 @@ async def stop(main: MainParts, name: str) -> None:
         words = "is paused" if state is not None and not state.is_over else "has ended already"
         main.bench.tell(f"This sub-agent {words}.")
         return
-    main.bench.tell(f"Stopping {one_line(name)}. The turn goes on with what it has found.")
+    main.bench.tell(f"Stopping {one_line(name)}. The turn continues with what it has found.")
     await main.subagents.stop(name)
 
 
@@ -210,7 +215,7 @@ async def steer(main: MainParts, name: str, words: str = "") -> None:
         if words:
             main.bench.keep(words)
         return
-    when = "when it goes on" if state.state == "paused" else "before its next step"
+    when = "when it continues" if state.state == "paused" else "before its next step"
     question = TextQuestion(
         title=f"Message to {agent_name(state)}",
         question=agent_title(state),
@@ -261,7 +266,7 @@ async def rewind(main: MainParts, target: Target) -> None:
     except SoulError as error:
         main.bench.tell(str(error), level="warning")
         return
-    back = "The main conversation goes back to before its result."
+    back = "The main conversation is rewound to before its result."
     question = RewindScreen(
         replace(found, label=f"{back} {found.label}".rstrip()),
         actions=(replace(REWIND, title="Rewind the sub-agent"),),
@@ -283,6 +288,6 @@ async def rewind(main: MainParts, target: Target) -> None:
     main.beside.leave()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     main.bench.tell(
-        f"Rewound {agent_name(state)} to #{target.id}; press Enter in the empty prompt to let it go on.{back}",
+        f"Rewound {agent_name(state)} to #{target.id}; press Enter in the empty prompt to let it continue.{back}",
         advice=WAY_BACK,
     )

@@ -364,7 +364,7 @@ COMMANDS = CommandTable(
     Command(
         "external-agent",
         "Use another agent",
-        "List other agents (Claude Code, Codex …) and start one; set the one in use.",
+        "List other agents (Claude Code, Codex …), start one or change its settings.",
         external_agents.external_agent,
         argument="[NAME]",
         opens=True,
