@@ -163,22 +163,19 @@ def worse(now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]])
 def not_compared(
     now: dict[str, dict[str, float]], stored: dict[str, dict[str, float]]
 ) -> list[str]:
-    """Return a line for each row that was compared with no stored ratio, and for each stored one that was not measured, with the reason."""
-    alone = [row for row, by_name in now.items() if not by_name]
-    said = [f"not compared: {row}: nothing was measured beside it" for row in alone]
-    said += [
-        f"not compared: {row} of {name}: no ratio is stored; --store stores this one"
-        for row, by_name in now.items()
-        for name in by_name
-        if name not in stored.get(row, {})
-    ]
-    said += [
-        f"not compared: {row} of {name}: was not measured"
-        for row, by_name in stored.items()
-        for name in by_name
-        if name not in now.get(row, {})
-    ]
-    return said
+    """Return a line for each reason why rows were compared with no stored ratio, with these rows."""
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
+    for row, by_name in now.items():
+        if not by_name:
+            reasons["nothing was measured beside"].append(row)
+        for name in by_name:
+            if name not in stored.get(row, {}):
+                reasons[f"no ratio to {name} is stored (--store does that) for"].append(row)
+    for row, by_name in stored.items():
+        for name in by_name:
+            if name not in now.get(row, {}):
+                reasons[f"no ratio to {name} was measured for"].append(row)
+    return [f"not compared: {reason} {'; '.join(rows)}" for reason, rows in reasons.items()]
 
 
 def arguments(program: str) -> argparse.Namespace:

@@ -44,7 +44,7 @@ def _took(command: Sequence[str], environment: Mapping[str, str], folder: Path) 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return time.perf_counter() - began
 

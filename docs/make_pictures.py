@@ -223,7 +223,7 @@ def tour(folder: Path, theme: str, size: tuple[int, int]) -> None:
         (Path(home) / "config.toml").write_text(f'theme = "{theme}"\n')
         (Path(home) / "config.toml").chmod(0o600)
         with Terminal([PROGRAM], env=environment, cwd=work, size=size) as terminal:
-            terminal.wait_for("Which model should it use?")
+            terminal.wait_for("Which model should the agent use?")
             terminal.wait_gone("looking for")
             Camera(terminal, folder, recording=False).still("first-run")
             terminal.key("1")

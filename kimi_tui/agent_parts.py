@@ -45,7 +45,7 @@ _PART_WORDS: dict[PartName, str] = {
     "tasks": "background tasks",
     "dmails": "D-Mails",
     "session": "session commands",
-    "model": "this: it uses its own model, tools and settings",
+    "model": "the models, tools and compaction of kimi-tui",
 }
 
 

@@ -213,7 +213,8 @@ def _agent_of_session(session: str | None, work_dir: Path) -> tuple[str, ...]:
         found = store.newest(work_dir) if session is None else store.find(session, work_dir)
     except (SessionError, OSError):
         return ()
-    return () if found is None else read_state(found.dir).external_agent
+    stored = "" if found is None else read_state(found.dir).external_agent
+    return (stored,) if stored else ()
 
 
 def _given(

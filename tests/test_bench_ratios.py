@@ -18,7 +18,7 @@ def test_each_ratio_is_compared_or_said_why_not(
         "pi": {"start": 20.0, "gone": 1.0, "as it was": 5.0},
     }
     assert stream.compared(before, store=True) == 0
-    assert capsys.readouterr().out == "not compared: memory: nothing was measured beside it\n"
+    assert capsys.readouterr().out == "not compared: nothing was measured beside memory\n"
     now = {
         "ours": {"start": 20.0, "as it was": 5.0, "memory": 9.0, "new": 3.0},
         "pi": {"start": 20.0, "as it was": 5.0, "new": 3.0},
@@ -26,7 +26,7 @@ def test_each_ratio_is_compared_or_said_why_not(
     assert stream.compared(now, store=False) == 1
     assert capsys.readouterr().out.splitlines() == [
         "worse: start is 1.00 of pi, was 0.50",
-        "not compared: memory: nothing was measured beside it",
-        "not compared: new of pi: no ratio is stored; --store stores this one",
-        "not compared: gone of pi: was not measured",
+        "not compared: nothing was measured beside memory",
+        "not compared: no ratio to pi is stored (--store does that) for new",
+        "not compared: no ratio to pi was measured for gone",
     ]

@@ -51,7 +51,8 @@ def test_the_guide_has_the_keys_and_commands_of_the_program() -> None:
     whole = "\n".join([*pages, (ROOT / "docs" / "guide.md").read_text("utf-8")])
     for title in made.keys_of_places():
         assert f"<!-- keys: {title} -->" in whole, title
-    readme = (ROOT / "README.md").read_text("utf-8")
+    others = (ROOT / "README.md", ROOT / "docs" / "futures.md")
+    readme = "\n".join(page.read_text("utf-8") for page in others)
     for picture in (ROOT / "docs" / "pictures").iterdir():
         assert f"pictures/{picture.name})" in whole + readme, picture.name
 

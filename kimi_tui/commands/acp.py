@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import cast, get_args
 
 from kimi_tui.agent_parts import Mode
 from kimi_tui.app_paths import log_file
 from kimi_tui.commands.console import CommandLineParser, complain
+from kimi_tui.external.agents import missing_package
 from kimi_tui.launch import Options
 from kimi_tui.logging_setup import begin_logging
-from kimi_tui.mcp.package import install_line
 from kimi_tui.program import FAILED, USAGE
-
-REQUIREMENT = "agent-client-protocol>=0.12,<0.13"
-_OLDEST = (0, 12)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -42,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
             "In a terminal, run kimi-tui."
         )
         return USAGE
-    if missing := _missing():
+    if missing := missing_package("kimi-tui acp needs"):
         complain(missing)
         return FAILED
     begin_logging(log_file())
@@ -58,19 +53,3 @@ def run(arguments: Sequence[str]) -> int:
             no_sandbox=options.no_sandbox,
         )
     )
-
-
-def _missing() -> str:
-    """Return why the package of the protocol cannot be used, with the line that installs it; empty if it can."""
-    why = ""
-    if find_spec("acp") is None:
-        why = "kimi-tui acp needs the Python package agent-client-protocol, which is not installed."
-    else:
-        try:
-            found = version("agent-client-protocol")
-        except PackageNotFoundError:
-            return ""
-        parts = tuple(int(part) if part.isdecimal() else 0 for part in found.split(".")[:2])
-        if parts != _OLDEST:
-            why = f"kimi-tui acp needs version 0.12 of the Python package agent-client-protocol, not {found}."
-    return f"{why} Install it with: {install_line(requirement=REQUIREMENT)}" if why else ""

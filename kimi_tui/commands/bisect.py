@@ -166,7 +166,7 @@ def _worktree_parser() -> CommandLineParser:
 
 def _with_line(parser: CommandLineParser) -> CommandLineParser:
     return with_world_line(
-        parser, "the checkpoints of world line (branch) K (default: the current one)"
+        parser, "use the checkpoints of world line (branch) K (default: the current one)"
     )
 
 

@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     with_world_line(
         parser,
-        "checkpoints of world line (branch) K; without B, until its end (default: the current one)",
+        "use the checkpoints of world line (branch) K; without B, until its end (default: the current one)",
     )
     parser.add_argument(
         "--stat", action="store_true", help="print the files with their numbers of changed lines"

@@ -87,14 +87,14 @@ def _parser() -> CommandLineParser:
         help="start just before checkpoint N; without --message, the message of that checkpoint is sent again (default: start at the end of the conversation)",
     )
     add = with_world_line(
-        parser, "the checkpoints of world line (branch) K (default: the current one)"
+        parser, "use the checkpoints of world line (branch) K (default: the current one)"
     ).add_argument
     add(
         "--n",
         dest="count",
         metavar="COUNT",
         type=partial(whole_number, most=_MOST),
-        help="the number of futures, 1 to 4",
+        help="the number of futures, 1 to 4 (default: one for each --message or --model, else 2)",
     )
     add(
         "--message",

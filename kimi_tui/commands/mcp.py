@@ -130,7 +130,7 @@ def _parser() -> CommandLineParser:
         made[name].add_argument(
             "--project",
             action="store_true",
-            help="in .mcp.json of this folder, instead of your own file",
+            help="use .mcp.json of this folder instead of your own file",
         )
     for name in ("remove", "test", "login", "logout", "revoke"):
         made[name].add_argument("name", metavar="NAME")

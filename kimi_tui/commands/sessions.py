@@ -150,7 +150,9 @@ def list_in_session(name: str, arguments: Sequence[str]) -> int:
     )
     parser = command(name, f"List {about}.")
     if not is_of_lines:
-        with_world_line(parser, "the checkpoints of world line K (default: the current world line)")
+        with_world_line(
+            parser, "show the checkpoints of world line K (default: the current world line)"
+        )
     options = parser.parse_args(arguments)
     session = chosen_session(options.session)
     from kimi_tui.commands import session_details as details

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         parser,
         "the steps from checkpoint A up to checkpoint B, which is not included (default: all steps)",
     )
-    with_world_line(parser, "the steps of world line (branch) K (default: the current one)")
+    with_world_line(parser, "use the steps of world line (branch) K (default: the current one)")
     parser.add_argument(
         "--per",
         choices=("turn", "step"),

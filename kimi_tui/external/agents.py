@@ -139,13 +139,15 @@ class AgentProgram(NamedTuple):
     reads_files: bool = False
 
 
-def missing_package() -> str:
-    """Return why the package of the protocol cannot be used, with the line that installs it; empty if it can."""
+def missing_package(who_needs: str = "External agents need") -> str:
+    """Return why the package of the protocol cannot be used, with the line that installs it; empty if it can.
+
+    Args:
+        who_needs: the beginning of the sentence.
+    """
     why = ""
     if find_spec("acp") is None:
-        why = (
-            "External agents need the Python package agent-client-protocol, which is not installed."
-        )
+        why = f"{who_needs} the Python package agent-client-protocol, which is not installed."
     else:
         try:
             found = version("agent-client-protocol")
@@ -153,7 +155,7 @@ def missing_package() -> str:
             return ""
         parts = tuple(int(part) if part.isdecimal() else 0 for part in found.split(".")[:2])
         if parts != _OLDEST:
-            why = f"External agents need version 0.12 of the Python package agent-client-protocol, not {found}."
+            why = f"{who_needs} version 0.12 of the Python package agent-client-protocol, not {found}."
     return f"{why} Install it with: {install_line(requirement=REQUIREMENT)}" if why else ""
 
 

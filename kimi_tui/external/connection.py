@@ -145,6 +145,8 @@ class AgentConnection:
         self._prompting: asyncio.Task[schema.PromptResponse] | None = None
         self._repeats = False
         """Whether the agent repeats messages that are in the context already."""
+        self._is_read = False
+        """Whether somebody reads the updates."""
         self.on_facts: Callable[[], object] = bool
         self.session = ""
         self.is_fresh = False
@@ -191,7 +193,7 @@ class AgentConnection:
             case schema.SessionInfoUpdate(title=title):
                 self.facts.title = one_line(title or "")[:_LONGEST]
             case _:
-                if not self._repeats:
+                if self._is_read:
                     self._updates.append(update)
                     self._news.set()
                 return
@@ -205,8 +207,9 @@ class AgentConnection:
         self._room.set()
         return self._updates.popleft()
 
-    def drop_updates(self) -> None:
-        """Drop the updates that nobody has taken: they belong to a prompt that was stopped."""
+    def end_reading(self) -> None:
+        """Drop what the agent says from now on, until the next prompt: nobody reads it."""
+        self._is_read = False
         self._updates.clear()
         self._room.set()
 
@@ -339,6 +342,24 @@ class AgentConnection:
             self.facts.settings[_MODE] = AgentSetting(
                 _MODE, "Mode", "mode", modes.current_mode_id, choices
             )
+        if not self._of("model"):
+            self._take_models()
+
+    def _take_models(self) -> None:
+        """Take over the models of an agent without options, if it has told any."""
+        told, self._pipe.models = self._pipe.models, {}
+        found: list[AgentChoice] = []
+        for item in lenient_json.listing(told.get("availableModels"))[:_MOST_CHOICES]:
+            fields = lenient_json.mapping(item)
+            if name := lenient_json.text(fields.get("modelId")):
+                shown = one_line(lenient_json.text(fields.get("name")))[:80] or name[:80]
+                about = one_line(lenient_json.text(fields.get("description")))[:200]
+                found.append(AgentChoice(name, shown, about))
+        if found:
+            current = lenient_json.text(told.get("currentModelId"))
+            self.facts.settings[_MODEL] = AgentSetting(
+                _MODEL, "Model", "model", current, tuple(found)
+            )
 
     def _take_settings(self, options: Sequence[Any] | None) -> None:
         """Take over the settings that the agent offers."""
@@ -384,6 +405,15 @@ class AgentConnection:
             )
             self._took_mode(value)
             return
+        if setting.id == _MODEL:
+            asked = {"sessionId": self.session, "modelId": value}
+            # The package has no method for it.
+            connection: Any = getattr(agent, "_conn")  # noqa: B009 - a private part
+            await self._answer(
+                connection.send_request("session/set_model", asked), "change its model"
+            )
+            self.facts.settings[_MODEL] = setting._replace(value=value)
+            return
         said = await self._answer(
             agent.set_config_option(session_id=self.session, config_id=setting.id, value=value),
             f"change {setting.name}",
@@ -396,7 +426,7 @@ class AgentConnection:
     def prompt(self, blocks: Sequence[Block]) -> asyncio.Task[schema.PromptResponse]:
         """Send a prompt; return a task that ends with its answer. `prompt_failed` puts its error into words."""
         agent = self._running()
-        self.is_fresh = False
+        self.is_fresh, self._is_read = False, True
         self._prompting = asyncio.create_task(
             agent.prompt(session_id=self.session, prompt=list(blocks)), name="prompt of an agent"
         )
@@ -508,6 +538,8 @@ class AgentConnection:
 
 _MODE = "\0mode"
 """The id of the setting that stands for the modes of an agent without options; no option of an agent has it."""
+_MODEL = "\0model"
+"""Likewise for its models."""
 
 
 async def _closed(agent: Any) -> None:

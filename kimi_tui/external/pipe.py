@@ -47,6 +47,8 @@ class AgentPipe:
         ended: set when the program's output has ended.
         why: how it ended, as a clause; empty as long as that is unknown.
         n_skipped: the number of lines that were no messages.
+        models: the models in the newest answer that had some, as agents tell them that offer no options; the package leaves
+            them out.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class AgentPipe:
         self.ended = asyncio.Event()
         self.why = ""
         self.n_skipped = 0
+        self.models: dict[str, Any] = {}
 
     async def open(self) -> None:
         """Start the program.
@@ -125,6 +128,9 @@ class AgentPipe:
                         await asyncio.sleep(0)
                     continue
                 await self._has_room()
+                result = lenient_json.mapping(found.get("result"))
+                if isinstance(result.get("models"), dict):
+                    self.models = lenient_json.mapping(result["models"])
                 if "method" in found and "id" in found:
                     await self._note_asked(found["id"])
                 return found

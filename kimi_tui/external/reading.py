@@ -185,6 +185,7 @@ class AgentAnswer:
         if parts or calls:
             await self._conversation.append([answer, *results])
             self._conversation.context.sync_soon()
+            self._conversation.publish_status()
 
     async def finish(self, *, interrupted: bool) -> None:
         """End the last step, at the end of the prompt."""
@@ -330,6 +331,10 @@ class AgentAnswer:
         if failed and not brief:
             brief = "failed"
         message = "" if facts.has_ended else _NO_END
+        changed = [one.path for one in facts.edits(self._work_dir)]
+        if changed and not (output or message or failed):
+            # The text of the conversation says it, where an agent is told of the conversation as text.
+            message = f"Changed {', '.join(changed[:20])}."
         return ToolOutcome(output, message, failed, brief, tuple(effects))
 
     async def _close(self, call: ReadCall, *, interrupted: bool) -> None:

@@ -6,6 +6,7 @@ compaction, background commands and the settings of a model among it, is lacking
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,12 @@ from kimi_tui.external.connection import AgentFailed, AgentSetting
 from kimi_tui.external.host import AgentHost
 from kimi_tui.external.serving import AgentServices
 from kimi_tui.external.turns import AgentTurns
+from kimi_tui.images import Image
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.usage import Cost
-from kimi_tui.wire.events import Notice
+from kimi_tui.wire.events import Notice, When
 
 
 class ExternalSoul(KimiSoul):
@@ -66,6 +68,18 @@ class ExternalSoul(KimiSoul):
         self._heard_news()
         return ()
 
+    def say(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        when: When = "now",
+        carry_out: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> str:
+        """Send a message as `KimiSoul.say`; during a turn it waits for its end, since the protocol has no way into a running one."""
+        if self.running:
+            when = "after the turn"
+        return super().say(text, images, when, carry_out)
+
     @property
     def settings(self) -> tuple[AgentSetting, ...]:
         """The settings that the agent offers; none before its session has begun."""
@@ -102,6 +116,15 @@ class ExternalSoul(KimiSoul):
         """The name of the agent and its mode."""
         mode = self.host.setting("mode")
         return f"{self.name}, {mode.shown}" if mode is not None and mode.shown else self.name
+
+    @property
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The modes and the models that the agent offers, by name."""
+        modes, models = (
+            () if (one := self.host.setting(category)) is None else one.choices
+            for category in ("mode", "model")
+        )
+        return tuple(one.name for one in modes), tuple(one.name for one in models)
 
     def _heard_news(self) -> None:
         """Publish the model and the mode of the agent, if they are others than before."""

@@ -17,6 +17,7 @@ from kimi_tui.external.connection import AgentConnection, AgentFailed, Block
 from kimi_tui.external.host import AgentHost
 from kimi_tui.external.places import AgentPlace
 from kimi_tui.external.reading import AgentAnswer
+from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import ImagePart, Message, TextPart
 from kimi_tui.llm.provider import Usage
 from kimi_tui.prompts import prompt
@@ -37,7 +38,8 @@ _CANCEL_S = 0.7
 """Seconds that the agent has to end a prompt that the user stopped."""
 _HISTORY_TOKENS = 60_000
 """Tokens of a conversation that is told as text; the oldest part of a longer one is left out."""
-_NO_COMMANDS = frozenset({"marker", "note"})
+_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
+_UNTOLD = frozenset({"marker", "note"})
 _STOPPED = {
     "max_tokens": (
         "The answer was cut: the model reached its output limit.",
@@ -101,7 +103,6 @@ class AgentTurns(AgentLoop):
         host.places.forget(connection.session)
         stop = "cancelled"
         try:
-            connection.drop_updates()
             asked = connection.prompt(blocks)
             try:
                 stop = await self._read(connection, reader, asked)
@@ -162,7 +163,8 @@ class AgentTurns(AgentLoop):
         self._host.model.learn(window=update.size)
         conversation.meter.set_figure(update.used, estimated=False)
         if update.cost is not None:
-            self._host.cost = (update.cost.currency[:4], update.cost.amount)
+            currency = one_line(update.cost.currency)[:4]
+            self._host.cost = (_SIGNS.get(currency, f"{currency} "), update.cost.amount)
         conversation.publish_status()
 
     def _count(self, usage: schema.Usage) -> None:
@@ -196,6 +198,7 @@ class AgentTurns(AgentLoop):
         self, connection: AgentConnection, reader: AgentAnswer, *, ended: bool
     ) -> None:
         """Look at the files, and note how far the session of the agent reaches now."""
+        connection.end_reading()
         await reader.leave_files()
         places, context = self._host.places, self._conversation.context
         self._late = None
@@ -217,7 +220,7 @@ class AgentTurns(AgentLoop):
         """
         context = self._conversation.context
         known = await self.choose_session(connection)
-        untold = [one for one in context.messages[known:] if internal_kind(one) not in _NO_COMMANDS]
+        untold = [one for one in context.messages[known:] if internal_kind(one) not in _UNTOLD]
         place = len(untold)
         while place and untold[place - 1].role == "user":
             place -= 1

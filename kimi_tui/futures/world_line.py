@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -172,9 +172,10 @@ async def adopt(
     if folder.is_on:
         await asyncio.to_thread(_note_checkpoints, fork)
         await folder.run(folder.tracker.adopt, fork / FILES_NAME, since, folder.others)
+    lines = [state.world_line, *left.values()]
     added = [
-        await asyncio.to_thread(_added, session, n, state.uid)
-        for n in (state.world_line, *left.values())
+        await asyncio.to_thread(_added, session, n, state.uid, lines[place:])
+        for place, n in enumerate(lines)
     ]
     await asyncio.to_thread(remove_tree, fork)
     return state, added
@@ -263,18 +264,19 @@ def _note_checkpoints(fork: Path) -> None:
             log.mark(point.uid)
 
 
-def _added(session: Session, added: int, uid: str) -> WorldLineAdded:
+def _added(session: Session, added: int, uid: str, unknown: Collection[int]) -> WorldLineAdded:
     """Return the event for a new line: it begins with the line that shares most checkpoints with it.
 
     Args:
         session: open.
         added: the number of the line.
         uid: the checkpoint with which its future began.
+        unknown: the lines of which no event has told yet.
     """
     lines = session.world_lines
     line = lines.read(added)
     best, n_best, shared = session.context.world_line, 0, -1
-    others = [n for n in stored_world_lines(session.dir) if n != added]
+    others = [n for n in stored_world_lines(session.dir) if n not in unknown]
     for n in (0, *others):
         with contextlib.suppress(UnknownWorldLine):
             one = session.context.world_line if not n else lines.read(n)

@@ -94,3 +94,8 @@ class SessionState(NamedTuple):
     def waits_for_own(self) -> bool:
         """Whether only a command of the user's own runs: there is no agent to steer."""
         return self.running and self.own_command and not self.step
+
+    @property
+    def takes_steers(self) -> bool:
+        """Whether a message can go into a running turn: an agent with a model of its own gets it after the turn."""
+        return "model" in self.parts

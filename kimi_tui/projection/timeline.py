@@ -281,6 +281,8 @@ class TimelineModel:
         # The number of the first message after the newest checkpoint that is not the program's own.
         self._first = 0
         self.futures: dict[str, FutureChanged] = {}
+        # The lines that futures became or left, by the keys of these.
+        self._lines_of: dict[str, list[int]] = {}
         # The newest checkpoint when a future that begins at the end of the line was first heard of, by the future's key.
         self._grown_after: dict[str, str] = {}
         # The indexes of the live checkpoints before which futures branch off.
@@ -660,6 +662,7 @@ class TimelineModel:
             for number, uid, kind, label in own
         ]
         self.lines.world_lines.add_line(event, nodes, at)
+        self._lines_of.setdefault(event.key, []).append(event.n)
         for place, node in enumerate(nodes, len(self.path_of(event.n)) - len(nodes)):
             node.index = place
         self.rows.reset(self.tree.lay())
@@ -768,7 +771,11 @@ class TimelineModel:
         head = self.tree.head
         if changed.removed_at:
             self.futures.pop(changed.key, None)
-            if self.lines.world_lines.left.pop(changed.world_line, None) is not None:
+            left = self.lines.world_lines.left
+            lines = {changed.world_line, *self._lines_of.pop(changed.key, ())} & left.keys()
+            for n in lines:
+                del left[n]
+            if lines:
                 self.rows.reset(self.tree.lay())
         else:
             self.futures[changed.key] = changed

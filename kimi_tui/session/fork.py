@@ -25,6 +25,7 @@ from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import describe
+from kimi_tui.session.lock import LOCK_NAME
 from kimi_tui.session.metadata import MARKS_NAME, SessionSummary, read_state, write_state
 from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.schema import count_of
@@ -258,6 +259,9 @@ def _share_others(storage: Storage, folder: Path, target: Path) -> None:
     """Link the session's other folders (the contents of snapshots) file by file: their files never change."""
     made: set[Path] = set()
     for path in _files_below(folder):
+        if path.name == LOCK_NAME:
+            # Two names of one file would be one lock.
+            continue
         beside = target / path.relative_to(folder)
         storage.make_folder(beside.parent)
         made.update(above for above in beside.parents if target in above.parents)

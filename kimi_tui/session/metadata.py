@@ -47,7 +47,7 @@ class SessionMetadata:
 
     `folder_inode` is the inode of the work folder when the session was last open, 0 if it is unknown; `moved_from` is the
     former path of that folder, empty if it has had one path only. `external_agent` is the name of the external agent that the
-    session belongs to, with its further arguments; empty for our own. `other` are foreign keys (kimi-cli's among them), kept
+    session belongs to; empty for our own. `other` are foreign keys (kimi-cli's among them), kept
     unchanged.
     """
 
@@ -58,7 +58,7 @@ class SessionMetadata:
     moved_from: str = ""
     forked_from: str = ""
     imported_from: str = ""
-    external_agent: tuple[str, ...] = ()
+    external_agent: str = ""
     summary: SessionSummary = field(default_factory=SessionSummary)
     other: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -85,11 +85,7 @@ def read_state(folder: Path) -> SessionMetadata:
         moved_from=lenient_json.text(record.pop("moved_from", None)),
         forked_from=lenient_json.text(record.pop("forked_from", None)),
         imported_from=lenient_json.text(record.pop("imported_from", None)),
-        external_agent=tuple(
-            one
-            for one in lenient_json.listing(record.pop("external_agent", None))
-            if isinstance(one, str)
-        ),
+        external_agent=lenient_json.text(record.pop("external_agent", None)),
         summary=SessionSummary(
             size=-1 if size is None else size,
             messages=count_of(kept.get("messages")) or 0,
@@ -125,7 +121,7 @@ def write_state(storage: Storage, folder: Path, state: SessionMetadata) -> None:
         "moved_from": state.moved_from,
         "forked_from": state.forked_from,
         "imported_from": state.imported_from,
-        "external_agent": list(state.external_agent),
+        "external_agent": state.external_agent,
     }
     record |= {key: value for key, value in optional.items() if value}
     _write(storage, folder / STATE_NAME, record)

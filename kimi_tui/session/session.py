@@ -38,6 +38,8 @@ from kimi_tui.session.world_lines import StoredWorldLines
 if TYPE_CHECKING:
     from kimi_tui.session.images import ImageStore
 
+AGENTS_NAME = "subagents"
+"""The folder in a session's folder with those of its sub-agents, as kimi-cli has it."""
 # An empty session consists of these files.
 _EMPTY_NAMES = frozenset({LIVE_NAME, LOCK_NAME, STATE_NAME, RECORD_NAME})
 
@@ -220,8 +222,10 @@ class Session:
         """
         self._write_state(replace(self.state, title=" ".join(title.split())))
 
-    def give_to(self, external_agent: tuple[str, ...]) -> None:
-        """Note the external agent that the session belongs to from now on: its name, and its further arguments.
+    def give_to(self, external_agent: str) -> None:
+        """Note the external agent that the session belongs to from now on, by its name.
+
+        Arguments for its program are not stored: a session that came from elsewhere must not give any.
 
         Raises:
             StorageTrouble: The state could not be written.

@@ -21,7 +21,7 @@ from kimi_tui.llm.provider import ChatProvider
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import SystemPrompt
-from kimi_tui.session.session import Session
+from kimi_tui.session.session import AGENTS_NAME, Session
 from kimi_tui.soul.approval import Mode
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
@@ -33,7 +33,6 @@ from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
-from kimi_tui.soul.stored_agents import has_agents
 from kimi_tui.soul.system_prompt import build_system_prompt
 from kimi_tui.soul.tasks import in_daemon_thread
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
@@ -216,7 +215,7 @@ async def open_soul(
             soul.use_sandbox_of(confining)
         if follow_files and main is None:
             soul.follow_files()
-        if main is None and not agent and await asyncio.to_thread(has_agents, session.dir):
+        if main is None and not agent and (session.dir / AGENTS_NAME).is_dir():
             await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
             await soul.use_agents().load()
         return soul

@@ -110,7 +110,8 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
                 session.record.append(encode_record(record))
                 stored.append(record)
     if is_whole:
-        return History(stored, stored, tuple(remarks), half, beside)
+        shown = _without_deleted(stored, session)
+        return History(stored, shown, tuple(remarks), half, beside)
     shown = _rebuilt(session, stored)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
@@ -119,6 +120,35 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         return History([], [], tuple(remarks), beside=beside)
     shown += closing_events(shown) if end else ()
     return History(stored, shown, tuple(remarks), beside=beside)
+
+
+def _without_deleted(records: list[EventRecord], session: Session) -> list[EventRecord]:
+    """Leave out the lines of futures that were deleted, unless another line began with one, or it was the current one."""
+    begins: dict[int, int] = {}
+    needed: set[int] = set()
+    for record in records:
+        match record.event:
+            case ev.WorldLineAdded(n=n, from_line=begun):
+                begins[n] = begun
+            case ev.LineChanged(to_line=n):
+                needed.add(n)
+            case _:
+                pass
+    if not begins:
+        return records
+    kept: set[int] = set()
+    waiting = [*needed, *stored_world_lines(session.dir)]
+    while waiting:
+        n = waiting.pop()
+        if n in begins and n not in kept:
+            kept.add(n)
+            waiting.append(begins[n])
+    gone = begins.keys() - kept
+    return [
+        one
+        for one in records
+        if not (isinstance(one.event, ev.WorldLineAdded) and one.event.n in gone)
+    ]
 
 
 def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventRecord] | None:
@@ -328,7 +358,8 @@ def history_until(session: Session, newest: int, is_followed: bool) -> list[Even
     """
     if is_followed:
         stored = read_stored(session, newest)
-        return History(stored.records, stored.records, beside=stored.beside).told
+        shown = _without_deleted(stored.records, session)
+        return History(stored.records, shown, beside=stored.beside).told
     return read_history(session, newest=newest).told
 
 

@@ -395,6 +395,11 @@ class KimiSoul:
         return ""
 
     @property
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The modes and the models of an agent that has its own, by name; empty for our own agent."""
+        return (), ()
+
+    @property
     def model_facts(self) -> ModelChanged:
         """The facts about the model in use and the settings that it is called with, as they are published."""
         return self._conversation.model_facts

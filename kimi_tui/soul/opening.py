@@ -253,7 +253,7 @@ async def open_session(
         )
         if external:
             with contextlib.suppress(SessionError):
-                await asyncio.to_thread(session.give_to, agent)
+                await asyncio.to_thread(session.give_to, agent[0])
         soul.skills, soul.kinds = skills, kinds
         soul.agents_config = config.agents
         if not stage.demo:
@@ -319,7 +319,8 @@ async def _external(launch: Launch, session: Session) -> tuple[str, ...]:
     """Return the external agent that does the turns: the requested one, else that of the session; empty for our own."""
     if launch.demo or launch.external_agent:
         return launch.external_agent
-    return (await asyncio.to_thread(read_state, session.dir)).external_agent
+    stored = (await asyncio.to_thread(read_state, session.dir)).external_agent
+    return (stored,) if stored else ()
 
 
 async def _external_engine(

@@ -196,7 +196,7 @@ def line_added(
     note = session.context.journal.futures.get(n, {})
     return ev.WorldLineAdded(
         n=n,
-        key=lenient_json.text(note.get("key")),
+        key=lenient_json.text(note.get("key")) or lenient_json.text(note.get("left_by")),
         from_line=from_line,
         uid=beginning[shared].uid if shared < len(beginning) else "",
         ids=tuple(one.point.id for one in own),

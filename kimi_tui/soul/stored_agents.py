@@ -19,14 +19,12 @@ from kimi_tui import lenient_json
 from kimi_tui.filesystem import read_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session.errors import SessionError, SessionNotFound
-from kimi_tui.session.session import Session
+from kimi_tui.session.session import AGENTS_NAME, Session
 from kimi_tui.session.store import read_only_copy
 from kimi_tui.soul.conversation_text import as_markdown
 from kimi_tui.wire.codec import decode_event
 from kimi_tui.wire.events import AgentChanged
 
-AGENTS_NAME = "subagents"
-"""The folder in a session's folder with those of its sub-agents, as kimi-cli has it."""
 STATE_NAME = "agent.json"
 _MAX_STATE_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")

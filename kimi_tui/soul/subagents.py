@@ -34,7 +34,7 @@ from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, StorageTrouble
 from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import Checkpoint, SystemPrompt
-from kimi_tui.session.session import Session
+from kimi_tui.session.session import AGENTS_NAME, Session
 from kimi_tui.soul.agents_part import AgentsPart
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import (
@@ -48,7 +48,7 @@ from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.soul.stored_agents import AGENTS_NAME, STATE_NAME, stored_agents
+from kimi_tui.soul.stored_agents import STATE_NAME, stored_agents
 from kimi_tui.soul.system_prompt import agent_prompt
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name

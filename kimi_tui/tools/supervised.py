@@ -171,7 +171,9 @@ class Supervised:
             self._process.wait(1)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            # Process 1 of a command's namespaces ends after all others; one of them may hang in the kernel, at a dead network disk.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_KILL_WAIT_S)
 
 
 def _is_report(line: str) -> bool:

@@ -730,7 +730,7 @@ class WorldLineAdded:
 
     Attributes:
         n: its number.
-        key: the future whose line it is.
+        key: the future whose line it is, or that left it.
     """
 
     n: int

@@ -418,8 +418,9 @@ def test_the_line_that_installs_the_package_is_said(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from kimi_tui.commands import acp as command
+    from kimi_tui.external import agents
 
-    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr(agents, "find_spec", lambda _: None)
     with Path("/dev/null").open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         assert command.run([]) == 1

@@ -60,7 +60,7 @@ def test_version_and_help(program: Program) -> None:
 @pytest.mark.exhaustive
 def test_first_run_leads_to_the_demo(program: Program) -> None:
     terminal = program.start(fresh=True)
-    terminal.wait_for("Which model should it use?")
+    terminal.wait_for("Which model should the agent use?")
     terminal.key("3")
     terminal.wait_for(re.compile(r" ask$", re.MULTILINE))
     # The demo's first message stands in the prompt; Enter is all it takes.
@@ -73,7 +73,7 @@ def test_first_run_leads_to_the_demo(program: Program) -> None:
 def at_base_url(program: Program) -> Terminal:
     """Return the first run, where the address of another server is asked for."""
     terminal = program.start()
-    terminal.wait_for("Which model should it use?")
+    terminal.wait_for("Which model should the agent use?")
     terminal.key("1")
     terminal.wait_for("Another server")
     terminal.key("down", "down", "down", "down")

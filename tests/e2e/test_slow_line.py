@@ -304,7 +304,7 @@ def test_no_setting_is_changed_before_it_can_be_seen(configured: Program) -> Non
 @pytest.mark.exhaustive
 def test_a_key_goes_to_no_server_that_nobody_has_seen(program: Program) -> None:
     terminal = program.start(size=(80, 30))
-    terminal.wait_for("Which model should it use?")
+    terminal.wait_for("Which model should the agent use?")
     terminal.wait_quiet(0.3)
     terminal.hold()
     _pressed_blind(terminal, "1")
@@ -323,7 +323,7 @@ def test_no_enter_chooses_from_models_that_came_by_themselves(
     program: Program, server: ChatServerThread
 ) -> None:
     terminal = program.start(size=(80, 30))
-    terminal.wait_for("Which model should it use?")
+    terminal.wait_for("Which model should the agent use?")
     terminal.key("1")
     terminal.wait_for("Another server")
     terminal.wait_quiet(0.3)

@@ -325,10 +325,21 @@ async def test_lines_that_a_future_leaves_by_a_dmail_stay_lines(scene: Scene) ->
         model.apply(record)
     assert set(model.timeline.left_lines) == {1, 2, 3}
     assert [state.key for state in again.futures.states] == [mail, gamma]
+    events = again.soul.wire.subscribe()
     await again.futures.prune([mail])
+    for record in events.drain():
+        model.apply(record)
+    assert set(model.timeline.left_lines) == {again.futures.state(gamma).world_line}
     assert [line.n for line in again.soul.session.world_lines.list()] == [
         again.futures.state(gamma).world_line
     ]
+    await again.soul.aclose()
+    # The others do not come back.
+    again = await scene.again()
+    model = SessionModel()
+    for record in await again.soul.history():
+        model.apply(record)
+    assert len(model.timeline.left_lines) == 1
     await again.soul.aclose()
 
 

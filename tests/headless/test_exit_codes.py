@@ -97,7 +97,7 @@ def test_6_an_agent_that_goes_in_circles(scripts: Scripts) -> None:
     scripts.server.script(*[call("ReadFile", {"path": "a"}) for _ in range(20)])
     found = scripts.result("-p", "read")
     assert (found["exit_code"], found["subtype"]) == (6, "error_circles")
-    assert "Go on?" not in found["errors"][0]
+    assert "Continue?" not in found["errors"][0]
     assert found["num_turns"] < 20
 
 

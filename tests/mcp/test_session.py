@@ -99,7 +99,7 @@ def test_without_servers_nothing_of_them_is_loaded(tmp_path: Path) -> None:
             "async def main():\n"
             "    async with open_session('.', base_url='http://127.0.0.1:9/v1', model='m', sandbox=False): pass\n"
             "asyncio.run(main())\n"
-            "print([name for name in sys.modules if name.split('.')[0] in ('mcp', 'mcp_types', 'lxml', 'markdownify', 'bs4', 'pypdf') or 'kimi_tui.mcp' in name])",
+            "print([name for name in sys.modules if name.split('.')[0] in ('mcp', 'mcp_types', 'lxml', 'markdownify', 'bs4', 'pypdf') or 'kimi_tui.mcp' in name or name in ('kimi_tui.soul.subagents', 'kimi_tui.soul.stored_agents')])",
         ],
         cwd=tmp_path,
         env={

@@ -118,7 +118,7 @@ async def test_the_turn_goes_on_where_the_user_says_so(tmp_path: Path, mode: str
         on.server.script(*[NOWHERE] * 4, say("found"))
         turn, request = await paused(on, "look")
         assert request.kind == "pause"
-        assert request.options == ("Go on",)
+        assert request.options == ("Continue",)
         assert "the same call 3 times in a row" in request.question
         assert request.detail == "ReadFile nowhere.txt"
         assert len(on.server.requests) == 3
@@ -164,7 +164,7 @@ def mail(text: str) -> Answer:
 
 
 @pytest.mark.sample
-@pytest.mark.parametrize("said", ["Go on", "Write the file.", ""])
+@pytest.mark.parametrize("said", ["Continue", "Write the file.", ""])
 async def test_dmails_in_a_circle_do_not_go_unasked(tmp_path: Path, said: str) -> None:
     async with stage(tmp_path) as on:
         on.server.script(mail("one"), mail("one"), say("well"))
@@ -174,7 +174,7 @@ async def test_dmails_in_a_circle_do_not_go_unasked(tmp_path: Path, said: str) -
         assert len(on.ear.of(ev.ContextReverted)) == 1
         on.soul.answer(request.id, "once" if said else "no", said)
         await turn
-        assert len(on.ear.of(ev.ContextReverted)) == (2 if said == "Go on" else 1)
+        assert len(on.ear.of(ev.ContextReverted)) == (2 if said == "Continue" else 1)
         end = on.ear.of(ev.TurnEnd)[-1]
         assert end == ev.TurnEnd("done" if said else "interrupted")
 

@@ -13,6 +13,7 @@ from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.hooks.definitions import FoundHooks, Hook
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.agent import AgentTool
 from kimi_tui.tools.agent_kind import AgentKind
@@ -451,3 +452,22 @@ async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
         await on.soul.run("go")
         assert "with the session's" in result(on)
         assert ["sonnet" in one.text for one in on.ear.notices()] == [True]
+
+
+async def test_a_fork_has_its_own(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("found"), say("done"))
+        await on.soul.run("go")
+        agents = on.soul.agents
+        assert agents is not None
+        _, heard = await agents.listen("explore-1")
+        forked = await on.soul.travel.fork()
+        soul = await open_soul(
+            session=on.store.find(forked.session_id, on.work), provider=None, environ={}
+        )
+        assert soul.agents is not None
+        told, other = await soul.agents.listen("explore-1")
+        assert any(isinstance(r.event, ev.TextPart) for r in told)
+        await soul.agents.unlisten("explore-1", other)
+        await soul.aclose()
+        await agents.unlisten("explore-1", heard)

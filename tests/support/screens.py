@@ -130,11 +130,11 @@ class Desk:
             await self.until(lambda: wire._next_seq > told)  # pyright: ignore[reportPrivateUsage]
 
     async def asked(self, kind: type[AskingScreen[Any]]) -> None:
-        """Wait until a screen of this class is on top and a key would answer: its text alone is there before."""
+        """Wait until a screen of this class is on top, something on it has the keys, and one would answer: its text is there before."""
 
         def is_asking() -> bool:
             screen = self.app.screen
-            return isinstance(screen, kind) and screen.seen.is_open
+            return isinstance(screen, kind) and screen.focused is not None and screen.seen.is_open
 
         await self.until(is_asking)
 

@@ -10,8 +10,8 @@ processes end with the first one, and the only network interface is a private lo
 - a seccomp filter for what both allow: system calls that undo them, key rings, simulated input to a terminal, and socket
 families without network namespaces.
 
-The supervisor of a command, which is a new interpreter each time, imports this module; with bubblewrap a second interpreter
-does too. Therefore it imports only the C module below `ctypes` (6 ms each time) and takes its arguments as words. A library
+The prepared process imports this module, and where there is none the supervisor of each command, which is a new interpreter then;
+with bubblewrap a second interpreter does too. Therefore it imports only the C module below `ctypes` (6 ms each time) and takes its arguments as words. A library
 for the three system calls of Landlock would cost 30 ms of imports per command, one for the filter libseccomp and 24 ms. It
 fails closed: any error is raised before the command starts.
 

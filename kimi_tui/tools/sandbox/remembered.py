@@ -39,7 +39,7 @@ class _Result(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RememberedLook:
+class OutsideLook:
     """One look at the file system, for one policy: each folder and file is asked for its stamp once.
 
     Attributes:
@@ -89,9 +89,9 @@ class Remembered:
     def __init__(self) -> None:
         self._results: dict[str, _Result] = {}
 
-    def look(self) -> RememberedLook:
+    def look(self) -> OutsideLook:
         """Begin a look at the file system; a result that holds is checked once in it."""
-        return RememberedLook(self._results, {})
+        return OutsideLook(self._results, {})
 
 
 def _stamp_of(path: str) -> _Stamp | None:

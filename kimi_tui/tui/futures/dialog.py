@@ -243,8 +243,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             self._fields["model", at] = ChoiceField("model", at)
         self._fields["check", 0] = FormArea("check", placeholder=_CHECK, masks_keys=True)
         self._fields["network", 0] = ChoiceField("network")
-        limit = f"Optional, for each: 200k (tokens), {form.currency}0.50, 10 min or 20 steps"
-        self._fields["limit", 0] = FormArea("limit", placeholder=limit)
+        self._fields["limit", 0] = FormArea("limit")
         self._rows: dict[tuple[FieldName, int], Horizontal] = {}
         self._labels: dict[tuple[FieldName, int], Words] = {}
         self._cost = Words(widget_id="cost")
@@ -291,6 +290,10 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._scroll.styles.max_height = max(4, height - (AROUND_SHORT if is_short else AROUND))
         self._area("check").placeholder = (
             _CHECK if self._width > cells(_CHECK) + 16 else _CHECK_SHORT
+        )
+        limit = f"Optional, for each: 200k (tokens), {self._form.currency}0.50, 10 min or 20 steps"
+        self._area("limit").placeholder = (
+            limit if self._width > cells(limit) + 16 else "Optional: 200k tokens, 10 min"
         )
         self._name_keys()
         self.call_after_refresh(self._name_keys)  # what scrolls is known then
@@ -507,8 +510,9 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             return
         if self._computed != _priced(plan):
             # Nobody starts what they could not see the cost of.
+            words = "The cost is shown now" if self._computed is None else "The cost has changed"
             self._show_cost(found, plan)
-            self._say("The cost has changed. Press Enter again to start.", "warn")
+            self._say(f"{words}. Press Enter again to start.", "warn")
             return
         self.dismiss(plan)
 

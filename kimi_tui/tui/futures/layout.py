@@ -138,7 +138,8 @@ def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> li
         found += _wrapped(one_line(one.why), style, width, 2)
     if one.own_check:
         files = some_of([shown_name(path) for path in one.own_check], _MOST_NAMED)
-        found += _wrapped(f"It changed files that its check depends on: {files}", "warn", width, 2)
+        judging = "files that its check depends on" if one.check else "tests or their settings"
+        found += _wrapped(f"It changed {judging}: {files}", "warn", width, 2)
     if one.check == "failed" and (last := _last_line(one.check_output)):
         found.append([Span("Check: ", "quiet"), Span(formatting.cut(last, width - 7, glyphs.cut))])
     if one.last_words:

@@ -194,11 +194,10 @@ class ConversationController:
         state = self.state._replace(parts=parts)
         if "session" in parts:
             self.soul = opened.soul
-            if "model" not in parts:
+            if "model" not in parts and not self.launch.external_agent:
                 # A new session, or a fork, has the same agent.
-                self.launch = self.launch._replace(
-                    external_agent=opened.soul.session.state.external_agent
-                )
+                stored = opened.soul.session.state.external_agent
+                self.launch = self.launch._replace(external_agent=(stored,))
             # The header is updated first, since drawing a long history takes a while.
             for fact in opened.soul.facts:
                 state = reduce(state, EventRecord(0, 0.0, fact))
@@ -378,7 +377,10 @@ class ConversationController:
 
     @property
     def values(self) -> Values:
-        """The known models and thinking settings."""
+        """The known models and thinking settings; of an external agent its models and modes."""
+        if self.soul is not None and "model" not in self.state.parts:
+            modes, models = self.soul.agent_values
+            return Values(models, modes=tuple((name, "") for name in modes))
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
@@ -395,7 +397,7 @@ class ConversationController:
     def learn_models(self) -> None:
         """Ask the server in the background for its models; once, unless it could not be asked."""
         choice = self.launch.choice
-        if self.launch.demo or not isinstance(choice, ModelChoice):
+        if self.launch.demo or self.launch.external_agent or not isinstance(choice, ModelChoice):
             return
         if not _is_same_server(choice, self._asked_for_models):
             self._asked_for_models = choice

@@ -258,7 +258,10 @@ def _in_prompt(
         jobs = (*jobs, (counted(state.jobs, "task"), "/tasks"))
     if state.running:
         first: tuple[Hint, ...] = (
-            (send, "queue the message" if state.waits_for_own else "steer"),
+            (
+                send,
+                "steer" if state.takes_steers and not state.waits_for_own else "queue the message",
+            ),
             stop,
         )
         if state.retry_until > now:

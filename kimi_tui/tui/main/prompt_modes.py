@@ -118,6 +118,8 @@ class PromptModes:
         if state.running and area.text and not area.text.startswith("/"):
             if state.waits_for_own:
                 return "Enter sends it when your command has ended"
+            if not state.takes_steers:
+                return "Enter sends it when the turn has ended"
             return "Enter sends it to the working agent; Tab queues it for after the turn"
         return ""
 

@@ -158,12 +158,10 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
     def compose(self) -> ComposeResult:
         """Compose one row per field."""
         path = short(self._launch.config_path)
-        title, saved = "Paste a key", f"Saved in {path}, readable by you alone."
+        title, saved = "Paste a key", f"Your choice is saved in {path}, readable by you alone."
         if self._known is not None:
             title = "Which model should be used?"
-            saved = (
-                f"Saved in {path}. The key stays in the environment and is not written to the file."
-            )
+            saved = f"Your choice is saved in {path}. The key stays in the environment and is not written to the file."
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
             yield Words(plain(title, "strong"), classes="title")
@@ -491,7 +489,7 @@ class LocalScreen(AskingScreen[Launch | None]):
 
     def compose(self) -> ComposeResult:
         """Compose one list of all models."""
-        saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
+        saved = f"Your choice is saved in {short(self._launch.config_path)}, readable by you alone."
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
             yield Words(plain("Use a local server", "strong"), classes="title")

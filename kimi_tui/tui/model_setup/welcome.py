@@ -173,14 +173,16 @@ class WelcomeScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Compose the greeting, the options, and the place where the choice is saved."""
-        saved = f"Saved in {short(self._launch.config_path)}, readable by you alone."
+        saved = f"Your choice is saved in {short(self._launch.config_path)}, readable by you alone."
         yield Container(
             Greeting(widget_id="drawing"),
             Greeting(
                 plain("Welcome to kimi-tui", "strong"),
                 plain("Work with a coding agent, and go back whenever you like."),
             ),
-            Greeting(plain("Which model should it use?", "strong"), BLANK, widget_id="question"),
+            Greeting(
+                plain("Which model should the agent use?", "strong"), BLANK, widget_id="question"
+            ),
             *(
                 (Words(plain(clean(self._trouble), "warn"), widget_id="trouble"),)
                 * bool(self._trouble)

@@ -47,6 +47,11 @@ AFTER_OWN_WORDS = (
     "Type the next message",
     "",
 )
+AFTER_TURN_WORDS = (
+    "Your message is sent when the turn has ended",
+    "Type the next message",
+    "",
+)
 BEFORE_WORDS = 4
 """Cells of the sign and the spaces around it."""
 RESUME_WORDS = "{send} to continue, or type what to do instead"
@@ -171,7 +176,8 @@ class PromptBar(PaintedRows):
     def _choose_words(self) -> None:
         if self.state.running:
             room = self.size.width - self._room_beside - BEFORE_WORDS
-            choices = AFTER_OWN_WORDS if self.state.waits_for_own else STEER_WORDS
+            choices = STEER_WORDS if self.state.takes_steers else AFTER_TURN_WORDS
+            choices = AFTER_OWN_WORDS if self.state.waits_for_own else choices
             words = next((one for one in choices if cell_len(one) <= room), "")
         else:
             words = self._resume_words if self.state.can_resume else IDLE_WORDS

@@ -33,6 +33,7 @@ class Values(NamedTuple):
         checkpoints: ids of the live line's checkpoints with the user's messages there, newest first.
         world_lines: numbers of the lines that were left, with their names, newest first.
         agents: names of the sub-agents, with their tasks, newest first.
+        modes: the modes of an agent that has its own; None for ours.
     """
 
     models: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class Values(NamedTuple):
     checkpoints: tuple[Value, ...] = ()
     world_lines: tuple[Value, ...] = ()
     agents: tuple[Value, ...] = ()
+    modes: tuple[Value, ...] | None = None
 
 
 Handler = Callable[[Any, str], Coroutine[Any, Any, None] | None]

@@ -123,7 +123,7 @@ async def test_a_cost_that_has_changed_is_shown_before_it_is_paid() -> None:
         await pilot.press("enter")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert "The cost has changed. Press Enter again to start." in app.text()
+        assert "The cost is shown now. Press Enter again to start." in app.text()
         assert "150k tokens" in app.text()
         assert app.plans == []
         await pilot.press("enter")

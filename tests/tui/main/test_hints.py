@@ -122,7 +122,7 @@ def test_the_end_of_the_demo_names_a_command_that_works_here(
     found.write_text("#!/bin/sh\n")
     found.chmod(0o700)
     monkeypatch.setenv("PATH", str(found.parent))
-    assert demo_end().endswith("then run kimi-tui in your project's folder.")
+    assert demo_end().endswith("then run kimi-tui in your project.")
     # After `make run` the path has no program of that name.
     monkeypatch.setenv("PATH", str(tmp_path))
     bin_folder = tmp_path / "bin"

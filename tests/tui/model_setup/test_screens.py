@@ -406,7 +406,7 @@ async def test_all_ways_are_on_every_screen(home: Path) -> None:
         for size in ((120, 40), (80, 24), (60, 20)):
             await pilot.resize_terminal(*size)
             await one.until(lambda size=size: running.screen.size == size)
-            await one.sees("Which model should it use?")
+            await one.sees("Which model should the agent use?")
             for words in ("Paste a key", "Use a local server", "Watch the demo", "readable by you"):
                 await one.sees(words)
             assert one.text().split("\n")[-1].strip().startswith("Enter or 1 to 3 choose"), size
@@ -423,7 +423,7 @@ async def test_addresses_stand_where_they_can_be_read(
     running = app(home)
     async with running.run_test(size=size) as pilot:
         one = Desk(running, pilot)
-        await one.sees("Which model should it use?")
+        await one.sees("Which model should the agent use?")
         await pilot.press("enter")
         assert url in await one.sees("Moonshot (Kimi), global")
         await pilot.resize_terminal(60, 20)
@@ -593,7 +593,7 @@ async def test_what_is_pasted_on_the_first_screen_goes_into_its_field(
         running = app(home)
         async with running.run_test(size=(80, 24)) as pilot:
             one = Desk(running, pilot)
-            await one.sees("Which model should it use?")
+            await one.sees("Which model should the agent use?")
             running.screen.post_message(events.Paste(server.base_url))
             await one.sees("This is a URL, so it was moved")
             assert running.screen.query_one("#url", Input).value == server.base_url

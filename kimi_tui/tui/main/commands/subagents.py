@@ -263,7 +263,7 @@ async def rewind(main: MainParts, target: Target) -> None:
         return
     back = "The main conversation goes back to before its result."
     question = RewindScreen(
-        replace(found, label=". ".join(filter(None, (found.label.rstrip("."), back)))),
+        replace(found, label=f"{back} {found.label}".rstrip()),
         actions=(replace(REWIND, title="Rewind the sub-agent"),),
         title=f"Rewind {agent_name(state)} to #{target.id}",
         write=main.keystrokes.write_to_prompt,
@@ -277,6 +277,9 @@ async def rewind(main: MainParts, target: Target) -> None:
     if answer is None:
         return
     outcome = await engine.rewind(state.name, target, answer.files, answer.chosen)
+    if answer.files == "only":
+        main.bench.tell(files_said(outcome.files), advice=WAY_BACK)
+        return
     main.beside.leave()
     back = f" {files_said(outcome.files)}" if answer.files != "keep" else ""
     main.bench.tell(

@@ -47,6 +47,15 @@ def _models(known: Values) -> tuple[str, ...]:
     return known.models
 
 
+def _modes(known: Values) -> tuple[Value, ...]:
+    if known.modes is not None:
+        return known.modes
+    return tuple(
+        (mode, words.removeprefix("The agent ").removesuffix(".").capitalize())
+        for mode, words in UNASKED.items()
+    )
+
+
 def _thinking(known: Values) -> tuple[str, ...]:
     return known.thinking
 
@@ -307,12 +316,7 @@ COMMANDS = CommandTable(
         external_agents.mode,
         key="shift+tab",
         argument="[plan | ask | edits | sandboxed | all]",
-        values=_one_of(
-            *(
-                (mode, words.removeprefix("The agent ").removesuffix(".").capitalize())
-                for mode, words in UNASKED.items()
-            )
-        ),
+        values=_modes,
         # A typing error must not choose the mode that allows everything.
         exact=True,
         needs="session",
