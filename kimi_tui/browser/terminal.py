@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
 from kimi_tui.launch import ONCE_ONLY
 
@@ -140,7 +140,7 @@ class BrowserTerminal:
             fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     @contextlib.asynccontextmanager
-    async def watched(self, columns: int, rows: int) -> AsyncIterator[Watching]:
+    async def watched(self, columns: int, rows: int) -> AsyncGenerator[Watching]:
         """Let another tab look on within this context; it gets the whole screen, and what the app writes from then on."""
         watching = Watching()
         self._watching.add(watching)

@@ -38,7 +38,7 @@ class Editor(acp.Client):
     """
 
     updates: list[Any] = field(default_factory=list)
-    asked: list[tuple[schema.ToolCallUpdate, list[str]]] = field(default_factory=list)
+    asked: list[tuple[Any, list[str]]] = field(default_factory=list)
     choose: Callable[[list[schema.PermissionOption]], str | None] = lambda options: (
         options[0].option_id
     )
