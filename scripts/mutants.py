@@ -297,6 +297,10 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=ROOT / "build/mutants.txt")
     options = parser.parse_args()
     mutants = sample(options.only, random.Random(options.seed))
+    if not mutants:
+        raise SystemExit(
+            f"No mutant is below {options.only!r}. Name a part of: {', '.join(PACKAGES)}"
+        )
     print(f"{len(mutants)} places, {options.minutes:g} minutes", flush=True)
     fared: list[tuple[Mutant, str, str]] = []
     options.report.parent.mkdir(exist_ok=True)
@@ -315,6 +319,8 @@ def main() -> None:
 
         with ThreadPoolExecutor(options.jobs) as pool:
             list(pool.map(attempt, mutants[options.skip :][: options.most]))
+    if not fared:
+        raise SystemExit("The time was over before the first mutant was tested.")
     print(options.report.read_text())
 
 
