@@ -895,12 +895,13 @@ class ConversationController:
 
     async def _attend(self) -> None:
         """Let queued messages begin turns, after the texts that a killed program left have been given back."""
-        giving_back = self._giving_back if self.soul is not None else None
-        if giving_back is not None:
-            await asyncio.wait([giving_back])
+        is_given_back = self.soul is not None and self._giving_back is not None
+        if is_given_back and self._giving_back is not None:
+            await asyncio.wait([self._giving_back])
         # A session that has ended meanwhile has neither.
-        if giving_back is not None and self.soul is not None:
-            await self.soul.attend()
+        attending = self.soul if is_given_back else None
+        if attending is not None:
+            await attending.attend()
         elif self.turns is not None:
             await self.turns.attend()
 
