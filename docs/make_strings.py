@@ -124,7 +124,12 @@ def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
         else:
             text = ""
         left += _seen(node)
-        if _WORDS.search(text) and not _MARKUP.search(text) and not _CODE.search(text):
+        if (
+            isinstance(node, ast.expr)
+            and _WORDS.search(text)
+            and not _MARKUP.search(text)
+            and not _CODE.search(text)
+        ):
             yield node.lineno, text
 
 
