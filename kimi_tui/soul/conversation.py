@@ -511,8 +511,8 @@ class Conversation:
     def _refit(self, status: StatusUpdate) -> None:
         """Take account of another form of prompt and tools, where figures of an earlier run were published with one.
 
-        The form is not stored. It is the one of which the part in all that was sent is the part that was published, or whose
-        estimate is nearest to the figure, where that is of nothing else.
+        The form is not stored. It is the one, of those that a user of this model can choose, of which the part in all that was sent is
+        the part that was published, or whose estimate is nearest to the figure, where that is of nothing else.
         """
         texts = self.meter.texts(status.messages)
         if not status.system:
@@ -527,12 +527,12 @@ class Conversation:
         now = self.meter.fixed_uncorrected
         if distance(now) <= _SAME_FORM:
             return
-        present = self.form
+        present, info = self.form, self.model.info()
         sizes: list[int] = []
-        for lean in (False, True):
-            for tools in (False, True):
-                self._use(RequestForm(lean, tools))
-                sizes.append(estimate_of(self.system, self.toolset.specs))
+        wishes: tuple[ToolsWish, ...] = ("on", "lean", "off")
+        for form in {form_for(info, wish) for wish in wishes}:
+            self._use(form)
+            sizes.append(estimate_of(self.system, self.toolset.specs))
         self._use(present)
         self.meter.figure_was_with(min((now, *sizes), key=distance))
 

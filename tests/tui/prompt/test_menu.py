@@ -269,7 +269,7 @@ async def test_an_unknown_command_is_sent_by_a_second_enter_alone(home: Path) ->
         area = one.screen.prompt.area
         for typed, words in (
             ("/tmp is full, clean it", '"/tmp" is not a command. Ctrl+P lists all commands.'),
-            ("/agents", '"/agents" is not a command. kimi-tui has one agent and no subagents.'),
+            ("/docs", '"/docs" is not a command. F1 is the help; docs/guide.md is the user guide.'),
             ("/hel me", '"/hel" is not a command. Did you mean /help?'),
         ):
             await one.say(typed)
