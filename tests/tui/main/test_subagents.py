@@ -39,7 +39,7 @@ async def test_cards_tell_what_two_do_and_stay_when_the_session_is_opened_again(
             await one.say("Look around")
             await one.sees("explore: find the callers")
             await one.sees("explore: find the tests")
-            await one.sees("Esc stop the sub-agents")
+            await one.sees("Esc stop the sub-agent")
             server.release()
             await one.idle()
             await one.sees("Three callers.")
