@@ -20,7 +20,7 @@ class AgentsPart(Protocol):
 
     @property
     def states(self) -> Sequence[AgentChanged]:
-        """The states of all sub-agents of the session, in the order in which they were started."""
+        """The states of all sub-agents of the session as they were published, in the order in which they were started."""
         ...
 
     @property

@@ -87,7 +87,8 @@ class _Agent:
     """One sub-agent.
 
     Attributes:
-        state: its state, as published.
+        state: its state; it is published once it is stored.
+        told: the state that was published last, which whoever begins to listen then is told.
         kind: its kind, as it was when it began.
         text: its task.
         folder: its folder.
@@ -106,6 +107,7 @@ class _Agent:
     kind: AgentKind
     text: str
     folder: Path
+    told: AgentChanged | None = None
     soul: KimiSoul | None = None
     is_working: bool = False
     is_stopping: bool = False
@@ -153,8 +155,8 @@ class Subagents(AgentsPart):
 
     @property
     def states(self) -> Sequence[AgentChanged]:
-        """The states of all sub-agents of the session, in the order in which they were started."""
-        return [one.state for one in self._agents.values()]
+        """See `AgentsPart.states`."""
+        return [one.told for one in self._agents.values() if one.told is not None]
 
     def state(self, name: str) -> AgentChanged:
         """See `AgentsPart.state`."""
@@ -180,6 +182,7 @@ class Subagents(AgentsPart):
                     doing="",
                     ended_at=one.state.ended_at or await asyncio.to_thread(_written_at, one.folder),
                 )
+            one.told = one.state
             self._agents[one.state.name] = one
 
     def _pending_keys(self) -> frozenset[str]:
@@ -243,8 +246,9 @@ class Subagents(AgentsPart):
 
     async def stop_all(self) -> None:
         """See `AgentsPart.stop_all`."""
-        self._stopped_steps.update(one.uid for one in self.states if one.is_running)
-        await asyncio.gather(*(self.stop(one.name) for one in self.states if one.is_running))
+        running = [one.state for one in self._agents.values() if one.state.is_running]
+        self._stopped_steps.update(one.uid for one in running)
+        await asyncio.gather(*(self.stop(one.name) for one in running))
 
     # -- time travel -----------------------------------------------------------------------------
 
@@ -348,7 +352,7 @@ class Subagents(AgentsPart):
             # The session is right all the same; only what is shown of the sub-agent has other steps.
             log.warning("a sub-agent's conversation could not follow", exc_info=error)
         await self._store(agent)
-        self._main.wire.publish(agent.state)
+        self._tell(agent)
 
     @asynccontextmanager
     async def _held(self, agent: _Agent) -> AsyncGenerator[KimiSoul]:
@@ -425,7 +429,7 @@ class Subagents(AgentsPart):
         agent = _Agent(state, kind, task.text, self._folder / name)
         self._agents[name] = agent
         await self._store(agent)
-        self._main.wire.publish(state)
+        self._tell(agent)
         return agent
 
     @property
@@ -679,14 +683,19 @@ class Subagents(AgentsPart):
         state = replace(agent.state, **facts)
         if state != agent.state:
             agent.state = state
-            self._main.wire.publish(state)
+            self._tell(agent)
 
     async def _change_stored(self, agent: _Agent, **facts: Any) -> None:
         """Change the state of a sub-agent, store it, then publish it."""
         before, agent.state = agent.state, replace(agent.state, **facts)
         await self._store(agent)
         if agent.state != before:
-            self._main.wire.publish(agent.state)
+            self._tell(agent)
+
+    def _tell(self, agent: _Agent) -> None:
+        """Publish the state of a sub-agent."""
+        agent.told = agent.state
+        self._main.wire.publish(agent.state)
 
     async def _store(self, agent: _Agent) -> None:
         """Write the state of a sub-agent. If the disk refuses, the conversation itself still tells what it did."""

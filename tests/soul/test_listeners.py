@@ -607,6 +607,7 @@ async def test_two_listeners_know_the_same_after_each_operation(tmp_path: Path, 
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(900)
 async def test_two_listeners_know_the_same_after_each_of_a_thousand(tmp_path: Path) -> None:
     travels = await travelled(tmp_path, 31, 1_000)
     print(dict(travels.counts), travels.n_joined, travels.n_reopened)
