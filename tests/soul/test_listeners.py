@@ -436,7 +436,9 @@ class Travels:
     async def stop_agent(self) -> None:
         if self.soul.agents is not None:
             await self.soul.agents.stop_all()
-            if self.turn is not None:
+            self.first.follow()
+            # A question that was there before has been heard already.
+            if self.turn is not None and not self.first.model.state.approvals:
                 await self._goes_on()
 
     async def beside(self) -> None:
