@@ -95,7 +95,7 @@ def question_answer(request: ApprovalRequest, content: Mapping[str, Any]) -> Cho
     chosen = [words for name, words in offered.items() if name in names]
     text = _text_of(content)
     if not request.multi_select:
-        # What somebody wrote themselves says more than the choice beside it.
+        # An answer in the user's own words says more than the choice beside it.
         return ChosenAnswer("once", text or next(iter(chosen), ""))
     return ChosenAnswer("once", "; ".join([*chosen, *([text] if text else [])]))
 

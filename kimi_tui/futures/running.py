@@ -537,7 +537,7 @@ class Futures:
 
     def _take(self, future: _Future, record: EventRecord) -> None:
         if record.source:
-            # What a sub-agent of the future does stays in its own record.
+            # The events of a future's sub-agent stay in that one's own record.
             return
         event = record.event
         records = future.records

@@ -494,7 +494,7 @@ class AgentHooks(Hooks):
     """
 
     def __init__(self, session: Hooks) -> None:
-        # What is off, allowed or running is known to both.
+        # Both agents know which hooks are off, allowed or running.
         self.__dict__ = session.__dict__
 
     def _active(self, event: Event) -> list[Hook]:

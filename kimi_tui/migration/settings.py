@@ -338,7 +338,7 @@ class _SettingsFinder:
             if text is None:
                 continue
             if folder in (root / name / "agents" for root in roots for name in _AGENT_FOLDERS):
-                # What this program reads by itself is listed with its text, but needs no copy.
+                # A file that this program reads by itself is listed with its text, but needs no copy.
                 about = visible_text(text)
                 self._add(agent, "agent", path.stem, path, place, about, "used", _READ_ANYWAY, {})
             else:

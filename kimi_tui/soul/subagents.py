@@ -308,7 +308,7 @@ class Subagents(AgentsPart):
             if other.state.uid != before or not place.isdecimal():
                 continue
             if int(place) > number and point is not None and not other.state.reads_only:
-                # What it wrote is gone, so its call is made again.
+                # Its changes of files are gone, so its call is made again.
                 continue
             other.versions.append(_Version(other.state, moved=False))
             other.later.clear()

@@ -198,7 +198,7 @@ def _prepare(requests: int) -> None:
                 child, has_user = sys.modules["confine"].fork_first(data == _ONLINE)
             is_first = child >= 0
             if not is_first:
-                # Where namespaces are refused, a supervisor outside says why.
+                # A supervisor outside of the namespaces says why they are refused.
                 child = os.fork()
         except OSError:
             is_first = False

@@ -156,18 +156,21 @@ class Wire:
         self._next_seq += 1
         if self._tell is not None:
             self._tell(event)
-        if source:
-            # What waits and what is unsolved of another agent is told on the wire of that one.
-            pass
-        elif isinstance(event, Notice):
+        # The wire of another agent tells of that one's waiting messages and unsolved notices.
+        if not source:
+            self._keep(event, record)
+        for subscription in self._subscriptions:
+            subscription.put(record)
+        return record
+
+    def _keep(self, event: Event, record: EventRecord) -> None:
+        """Keep an event for later subscribers, or drop one that it answers."""
+        if isinstance(event, Notice):
             self._remember(event, record)
         elif isinstance(event, SteerQueued):
             self._queued[event.id] = record
         elif isinstance(event, SteerTaken):
             self._queued.pop(event.id, None)
-        for subscription in self._subscriptions:
-            subscription.put(record)
-        return record
 
     def subscribe(
         self, wake: Callable[[Event], None] | None = None, *, records: bool = False

@@ -895,15 +895,13 @@ class ConversationController:
 
     async def _attend(self) -> None:
         """Let queued messages begin turns, after the texts that a killed program left have been given back."""
-        is_given_back = self.soul is not None and self._giving_back is not None
-        if is_given_back and self._giving_back is not None:
-            await asyncio.wait([self._giving_back])
+        giving_back = self._giving_back if self.soul is not None else None
+        if giving_back is not None:
+            await asyncio.wait([giving_back])
+        attending = self.soul if giving_back is not None else self.turns
         # A session that has ended meanwhile has neither.
-        attending = self.soul if is_given_back else None
         if attending is not None:
             await attending.attend()
-        elif self.turns is not None:
-            await self.turns.attend()
 
     @property
     def _suggestion(self) -> str:
