@@ -29,6 +29,7 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.provider import ChatProvider, Usage
+from kimi_tui.projection.subagents import steps_words
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, StorageTrouble
@@ -718,14 +719,13 @@ def _last_answer(messages: Sequence[Message]) -> str:
 
 def _brief(state: AgentChanged) -> str:
     """Return what the card of a call says of its sub-agent."""
-    steps = f"{state.step:,} {'step' if state.step == 1 else 'steps'}"
     how = {"stopped": "stopped, ", "failed": "ended early, "}.get(state.state, "")
-    return f"{how}{steps}, {_short(state.tokens)} tokens"
+    return f"{how}{steps_words(state.step)}, {_short(state.tokens)} tokens"
 
 
 def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
     """Return the result of the call of a sub-agent that has ended."""
-    facts = [f"{now.step:,} {'step' if now.step == 1 else 'steps'}"]
+    facts = [steps_words(now.step)]
     if now.files:
         facts.append(f"{now.files:,} {'file' if now.files == 1 else 'files'} changed")
     said, brief = f"{now.name}, {', '.join(facts)}.", _brief(now)
