@@ -74,7 +74,8 @@ _HOMES = (Path("/home"), Path("/Users"))
 
 STORE_NAME = "store"
 LOG_NAME = "snapshots.jsonl"
-_INTENT_NAME = "restore.json"
+INTENT_NAME = "restore.json"
+"""The file in the folder of snapshots that names the changes of files that are being made."""
 _COUNTED_FILES = 100
 _LOOKED_AT = 100_000
 """The largest number of files that are all looked at before a restore is planned; it takes half a second."""
@@ -506,7 +507,7 @@ class Tracker:
         if wanted:
             with contextlib.suppress(OSError):
                 intent = replace(intent, seal=self._seal_of(intent, create=True))
-            restore.write_intent(self._folder / _INTENT_NAME, intent)
+            restore.write_intent(self._folder / INTENT_NAME, intent)
         outcome = restore.carry_out(self._root, self._store, wanted)
         self._scan(intent.paths)
         manifest = self._scanner_manifest()
@@ -515,7 +516,7 @@ class Tracker:
         self._log.add_all(steps_onto(self._log, copied, begun, taken, agent), agent)
         self._add("agent", taken | self._folders_around(taken), author=agent)
         self._add("other", self._owed)
-        (self._folder / _INTENT_NAME).unlink(missing_ok=True)
+        (self._folder / INTENT_NAME).unlink(missing_ok=True)
         failed = {path: CHANGED_MEANWHILE for path in intent.paths if path not in done}
         failed |= {path: why for path, why in outcome.failures.items() if path not in done}
         return Brought(
@@ -711,7 +712,7 @@ class Tracker:
             # Without a seal this process carries out the restore all the same, but the next one does not finish it.
             with contextlib.suppress(OSError):
                 intent = replace(intent, seal=self._seal_of(intent, create=True))
-            restore.write_intent(self._folder / _INTENT_NAME, intent)
+            restore.write_intent(self._folder / INTENT_NAME, intent)
         return PreparedRestore(intent, tuple(left), tuple(stale))
 
     def carry_out(self, prepared: PreparedRestore, *, unasked: bool = False) -> Restored:
@@ -741,7 +742,7 @@ class Tracker:
         for path in intent.paths:
             if path not in done and path not in failed:
                 failed[path] = held.get(path, CHANGED_MEANWHILE)
-        (self._folder / _INTENT_NAME).unlink(missing_ok=True)
+        (self._folder / INTENT_NAME).unlink(missing_ok=True)
         return Restored(
             tuple(path for path in outcome.restored if path not in failed),
             tuple(path for path in outcome.deleted if path not in failed),
@@ -756,7 +757,7 @@ class Tracker:
         try:
             found = [
                 os.lstat(path)
-                for path in (self._folder.parent, self._folder, self._folder / _INTENT_NAME)
+                for path in (self._folder.parent, self._folder, self._folder / INTENT_NAME)
             ]
             seal = self._seal_of(intent, create=False)
         except OSError:
@@ -784,11 +785,11 @@ class Tracker:
     def abandon(self) -> None:
         """Discard the prepared restore."""
         with contextlib.suppress(OSError):
-            (self._folder / _INTENT_NAME).unlink(missing_ok=True)
+            (self._folder / INTENT_NAME).unlink(missing_ok=True)
 
     def unfinished_restore(self) -> PreparedRestore | None:
         """Return the interrupted restore of an earlier process, if there is one."""
-        intent = restore.read_intent(self._folder / _INTENT_NAME)
+        intent = restore.read_intent(self._folder / INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             self.abandon()
             return None
@@ -812,7 +813,7 @@ class Tracker:
 
     def _brought_back(self, now: Manifest) -> set[str]:
         """Find the paths that an interrupted restore had already restored: its changes are part of its snapshot."""
-        intent = restore.read_intent(self._folder / _INTENT_NAME)
+        intent = restore.read_intent(self._folder / INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             return set()
         return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}
