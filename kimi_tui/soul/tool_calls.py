@@ -159,6 +159,8 @@ class ToolBatch:
         self._stopped = False
         self._together: dict[str, CallsTogether] = {}
         """The calls of sub-agents that run with others, although they write, by key."""
+        self._between = frozenset[str]()
+        """The calls of other sub-agents between these, which need not wait for them."""
 
     @property
     def results(self) -> list[CallResult]:
@@ -186,7 +188,7 @@ class ToolBatch:
                 is_together = True
                 self._begin(call)
                 continue
-            if is_together and call.name not in AGENT_NAMES:
+            if is_together and call.key not in self._between:
                 is_together = False
                 await self._wait(0)
             if is_alone:
@@ -219,9 +221,12 @@ class ToolBatch:
         if begin is None:
             return
         for is_agents, found in groupby(self._calls, lambda one: one.name in AGENT_NAMES):
-            writing = [one.key for one in found if is_agents and self._changes_of(one) != "nothing"]
+            keys = [one.key for one in found]
+            calls = (one for one in self._calls if is_agents and one.key in keys)
+            writing = [one.key for one in calls if self._changes_of(one) != "nothing"]
             if len(writing) > 1:
                 self._together |= dict.fromkeys(writing, begin(writing))
+                self._between |= set(keys[: keys.index(writing[-1])])
 
     def _begin(self, call: Call) -> None:
         self._running.add(asyncio.create_task(self._run_one(call), name=f"tool {call.name}"))

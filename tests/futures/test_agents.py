@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.chat_server import Answer, ChatServer, Request, call, calls, say, strict
-from support.soul import Ear
+from support.soul import Ear, next_event, until_end
 
 from kimi_tui.futures.running import Futures
 from kimi_tui.launch import Options, launch_of
@@ -80,6 +80,13 @@ def results(scene: Scene) -> list[str]:
     return [one.text for one in scene.soul.session.context.messages if one.role == "tool"]
 
 
+async def closed(scene: Scene) -> None:
+    """Wait until the files of the sets are gone."""
+    async with asyncio.timeout(20):
+        while scene.left():
+            await asyncio.sleep(0.05)
+
+
 async def test_two_write_at_once_and_their_files_come_in_order(scene: Scene) -> None:
     work, soul = scene.work, scene.soul
     before = contents(work)
@@ -103,4 +110,149 @@ async def test_two_write_at_once_and_their_files_come_in_order(scene: Scene) -> 
     assert contents(work) == before
     await soul.travel.undo()
     assert contents(work) == after
-    assert scene.left() == []
+    await closed(scene)
+
+
+async def test_a_rewind_to_a_step_of_one_keeps_the_earlier_and_makes_the_later_again(
+    scene: Scene,
+) -> None:
+    work, soul = scene.work, scene.soul
+    TASKS.append(["alpha", "beta", "place"])
+    await soul.run("do all")
+    after = contents(work)
+    agents = soul.agents
+    assert agents is not None
+    history, subscription = await agents.listen("general-2")
+    points = [one.event for one in history if isinstance(one.event, ev.CheckpointCreated)]
+    assert len(points) >= 3
+    preview = await agents.preview("general-2", Target(points[2].id))
+    assert preview.files is not None
+    assert {one.path for one in preview.files.files} == {
+        *("src/f3.py", "src/link", "binary", "place.md", "place.txt")
+    }
+    await agents.rewind("general-2", Target(points[2].id), "restore")
+    # What the first one did, and the first step of the second, is there.
+    assert (work / "new" / "alpha").exists()
+    assert (work / "beta.md").exists()
+    assert not (work / "binary").exists()
+    assert not (work / "place.txt").exists()
+    assert [one.state for one in agents.states] == ["done", "paused", "done"]
+    await soul.travel.undo()
+    assert contents(work) == after
+    await agents.rewind("general-2", Target(points[2].id), "restore")
+    assert await soul.resume() == "done"
+    assert contents(work) == after
+    await agents.unlisten("general-2", subscription)
+
+
+async def test_questions_come_into_the_one_queue_and_a_yes_for_the_session_counts_for_all(
+    scene: Scene,
+) -> None:
+    soul = scene.soul
+    await soul.set_mode("ask")
+    heard = soul.wire.subscribe()
+    TASKS.append(["ask", "beta"])
+    turn = asyncio.create_task(soul.run("ask both"))
+    asked: list[ev.ApprovalRequest] = []
+    async with asyncio.timeout(60):
+        async for record in heard:
+            if isinstance(record.event, ev.ApprovalRequest) and not record.source:
+                asked.append(record.event)
+                soul.answer(record.event.id, "session" if len(asked) == 1 else "once")
+            if isinstance(record.event, ev.TurnEnd) and not record.source:
+                break
+    assert await turn == "done"
+    assert [one.tool for one in asked] == ["WriteFile", "Shell", "Shell"]
+    assert {one.agent for one in asked} == {"general-1", "general-2"}
+    assert {one.key for one in asked} == {""}
+    assert soul.agents is not None
+    assert [one.state for one in soul.agents.states] == ["done", "done"]
+    # Its own record has question and answer.
+    history, subscription = await soul.agents.listen(asked[0].agent)
+    kinds = [type(one.event) for one in history]
+    assert kinds.count(ev.ApprovalRequest) == 2
+    assert kinds.count(ev.ApprovalResolved) == 2
+    await soul.agents.unlisten(asked[0].agent, subscription)
+
+
+async def test_a_no_ends_one_and_the_other_goes_on(scene: Scene) -> None:
+    soul = scene.soul
+    heard = soul.wire.subscribe()
+    TASKS.append(["ask", "alpha"])
+    turn = asyncio.create_task(soul.run("ask one"))
+    asked = await next_event(heard, ev.ApprovalRequest)
+    soul.answer(asked.id, "no")
+    assert await turn == "done"
+    assert soul.agents is not None
+    assert [one.state for one in soul.agents.states] == ["stopped", "done"]
+    assert (scene.work / "ask.md").exists()
+    assert (scene.work / "alpha.md").exists()
+
+
+async def test_a_conflict_stays_as_it_is_and_is_told(scene: Scene) -> None:
+    work, soul = scene.work, scene.soul
+    before = contents(work)
+    TASKS.append(["alpha", "clash"])
+    await soul.run("clash")
+    assert (work / "src" / "f1.py").read_text() == "x = 1\nalpha\n"
+    assert (work / "clash.txt").read_text() == "own\n"
+    told = results(scene)[1]
+    assert "1 file of its changes could not be applied" in told
+    place = Path(told.split("its version is in ")[1].split("\n")[0])
+    assert place.read_text() == "x = 1\nclash\n"
+    await soul.travel.rewind(Target(0), "restore")
+    assert contents(work) == before
+
+
+async def test_one_is_stopped_alone_and_its_finished_steps_stay(scene: Scene) -> None:
+    work, soul = scene.work, scene.soul
+    heard = soul.wire.subscribe()
+    TASKS.append(["wait", "beta"])
+    turn = asyncio.create_task(soul.run("wait"))
+    await next_event(heard, ev.AgentChanged, lambda one: one.name == "general-1" and one.calls == 2)
+    assert soul.agents is not None
+    await soul.agents.stop("general-1")
+    assert await turn == "done"
+    assert [one.state for one in soul.agents.states] == ["stopped", "done"]
+    assert (work / "wait.md").read_text() == "wait"
+    assert (work / "binary").exists()
+    assert "The user stopped it" in results(scene)[0]
+
+
+async def test_the_turn_is_stopped_and_what_they_did_comes_behind_it(scene: Scene) -> None:
+    work, soul = scene.work, scene.soul
+    heard = soul.wire.subscribe()
+    TASKS.append(["wait", "wait"])
+    turn = asyncio.create_task(soul.run("wait"))
+    for name in ("general-1", "general-2"):
+        await next_event(
+            heard, ev.AgentChanged, lambda one, n=name: one.calls == 2 and one.name == n
+        )
+    await soul.interrupt()
+    await until_end(turn)
+    assert soul.agents is not None
+    async with asyncio.timeout(20):
+        while not (work / "wait.md").exists():
+            await asyncio.sleep(0.05)
+    assert [one.state for one in soul.agents.states] == ["stopped", "stopped"]
+    await closed(scene)
+
+
+async def test_a_steer_and_the_mode_reach_one(scene: Scene) -> None:
+    soul = scene.soul
+    heard = soul.wire.subscribe()
+    TASKS.append(["ask", "alpha"])
+    turn = asyncio.create_task(soul.run("steer"))
+    asked = await next_event(heard, ev.ApprovalRequest)
+    assert soul.agents is not None
+    soul.agents.steer("general-1", "and be quick")
+    history, subscription = await soul.agents.listen("general-1")
+    soul.answer(asked.id, "once")
+    await turn
+    told = [r for r in scene.server.requests if "and be quick" in json.dumps(r.messages)]
+    assert told
+    kinds = [type(one.event) for one in subscription.drain()]
+    assert ev.SteerTaken in kinds
+    assert ev.TurnEnd in kinds
+    assert any(isinstance(one.event, ev.ToolCall) for one in history)
+    await soul.agents.unlisten("general-1", subscription)
