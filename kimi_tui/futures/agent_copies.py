@@ -201,7 +201,7 @@ class _Copy:
 
     async def run(self) -> CopyEnd:
         """See `RunningCopy.run`."""
-        why, work = "", self._session.work_dir
+        work = self._session.work_dir
         is_moved = False
         try:
             view = await self._files.view()
@@ -212,22 +212,38 @@ class _Copy:
             port = free_ports(1)[0]
             order = self._order._replace(variables={"PORT": str(port), **view.variables})
             process = FutureProcess(self._key, self._server, self._heard, words, view.folder)
+            why = ""
             if not self._is_stopped:
                 self._process = process
                 why = await process.run(order)
+        except OSError as error:
+            why = error.strerror or str(error)
         finally:
             self._process = None
             self._turns.leave(self._key)
-            for task in self._asking.values():
+            asking = list(self._asking.values())
+            for task in asking:
                 task.cancel()
-            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+            await asyncio.gather(*asking, return_exceptions=True)
             if is_moved:
                 await asyncio.to_thread(_moved_back, self._session)
+        return self._end(why)
+
+    def _end(self, why: str) -> CopyEnd:
+        """Return how its turn ended.
+
+        Args:
+            why: why its process ended too early; empty if it ended in order.
+        """
         ended = self._ended
         if ended is None or ended.get("reason") not in _REASONS:
             if self._is_stopped:
                 return CopyEnd("interrupted")
+            if not self._model:
+                raise NoCopies(why or _NO_END)
             return CopyEnd("error", why or _NO_END)
+        if limit := str(ended.get("limit", "")):
+            return CopyEnd("error", limit)
         return CopyEnd(ended["reason"], str(ended.get("error", "")), str(ended.get("advice", "")))
 
     def say(self, text: str) -> None:
@@ -237,6 +253,10 @@ class _Copy:
     def set_mode(self, mode: Mode) -> None:
         """See `RunningCopy.set_mode`."""
         self._tell(type="mode", mode=mode)
+
+    def end(self, why: str) -> None:
+        """See `RunningCopy.end`."""
+        self._tell(type="limit", text=why)
 
     async def stop(self) -> None:
         """See `RunningCopy.stop`."""

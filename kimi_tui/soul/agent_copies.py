@@ -94,7 +94,7 @@ class RunningCopy(Protocol):
         """Run it to its end; its process has ended then, and nobody has its session open.
 
         Raises:
-            OSError: it cannot be started.
+            NoCopies: its process cannot work here; it has done nothing.
         """
         ...
 
@@ -104,6 +104,10 @@ class RunningCopy(Protocol):
 
     def set_mode(self, mode: Mode) -> None:
         """Set what it may do without asking."""
+        ...
+
+    def end(self, why: str) -> None:
+        """End its turn because of a limit, which these words tell."""
         ...
 
     async def stop(self) -> None:
@@ -150,6 +154,6 @@ class AgentCopies(Protocol):
 class MakesCopies(Protocol):
     """Makes the copies for some sub-agents of a session that begin now."""
 
-    def __call__(self, soul: KimiSoul, count: int) -> AgentCopies:
+    async def __call__(self, soul: KimiSoul, count: int) -> AgentCopies:
         """Return those of a set of so many; nothing is made yet."""
         ...

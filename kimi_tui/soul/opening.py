@@ -543,8 +543,9 @@ async def _agent_model(launch: Launch, name: str, effort: str, session_id: str) 
         raise LLMError(str(error)) from error
 
 
-def _agent_copies(launch: Launch, soul: KimiSoul, count: int) -> AgentCopies:
+async def _agent_copies(launch: Launch, soul: KimiSoul, count: int) -> AgentCopies:
     """Return the copies for sub-agents that work at the same time. Their modules are imported with the first."""
+    await asyncio.to_thread(import_module, "kimi_tui.futures.agent_copies")
     from kimi_tui.futures.agent_copies import CopySet
 
     return CopySet(soul, launch, count)

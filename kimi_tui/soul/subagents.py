@@ -21,7 +21,15 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,7 +45,7 @@ from kimi_tui.llm.provider import ChatProvider, Usage
 from kimi_tui.projection.subagents import steps_words
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
-from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.errors import SessionError, SessionLocked, StorageTrouble
 from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import AGENTS_NAME, Session
@@ -101,6 +109,9 @@ _AFTER_OTHERS = "It waits for those that were called before it."
 _COPYING = "Its own copy of the files is being made."
 _IN_COPY = "Its changes of files are not in the work folder yet. They come when it goes on."
 _MOST_CONFLICTS = 40
+_ENDING_S = 10.0
+"""Seconds that the process of a sub-agent has to end after the program that started it."""
+_ASKED_S = 0.1
 _MOST_RECORDS = 20_000
 _MOST_TEXT = 1 << 16
 
@@ -171,17 +182,19 @@ class _Together:
 
     Args:
         keys: the keys of their calls, in order.
-        copies: their copies; None if there can be none.
+        make: makes their copies; None if there can be none.
     """
 
-    def __init__(self, keys: Sequence[str], copies: AgentCopies | None) -> None:
+    def __init__(
+        self, keys: Sequence[str], make: Callable[[], Coroutine[Any, Any, AgentCopies]] | None
+    ) -> None:
         self.keys = tuple(keys)
-        self.copies = copies
-        self.is_told = False
-        """Whether the user was told that there are no copies."""
-        self.on_end: Callable[[AgentCopies], object] = bool
+        self.is_told = make is None
+        """Whether the user knows that there are no copies."""
+        self.on_end: Callable[[asyncio.Task[AgentCopies]], object] = bool
+        self._make = make
         self._passed = {key: asyncio.Event() for key in keys}
-        self._opening: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[AgentCopies] | None = None
 
     async def open(self) -> AgentCopies:
         """Wait until the copies can be made.
@@ -189,12 +202,17 @@ class _Together:
         Raises:
             NoCopies: there are none.
         """
-        if self.copies is None:
+        if self._make is None:
             raise NoCopies("")
         if self._opening is None:
-            self._opening = asyncio.create_task(self.copies.open(), name="copies")
-        await asyncio.shield(self._opening)
-        return self.copies
+            self._opening = asyncio.create_task(self._opened(self._make), name="copies")
+        return await asyncio.shield(self._opening)
+
+    @staticmethod
+    async def _opened(make: Callable[[], Coroutine[Any, Any, AgentCopies]]) -> AgentCopies:
+        copies = await make()
+        await copies.open()
+        return copies
 
     async def turn_of(self, key: str) -> None:
         """Wait until those that were called earlier are done with the work folder."""
@@ -206,8 +224,8 @@ class _Together:
         self._passed[key].set()
         if all(one.is_set() for one in self._passed.values()):
             opening, self._opening = self._opening, None
-            if opening is not None and self.copies is not None:
-                self.on_end(self.copies)
+            if opening is not None:
+                self.on_end(opening)
 
 
 class _Owner:
@@ -379,6 +397,8 @@ class Subagents(AgentsPart):
     async def preview(self, name: str, target: Target) -> RewindPreview:
         """See `AgentsPart.preview`."""
         agent = self._named(name)
+        if agent.copy is not None:
+            raise SoulBusy(f"{name} is working. Stop it first.")
         async with self._held(agent) as soul:
             found = await soul.travel.preview(target)
             point = soul.session.context.index.checkpoint(target.id)
@@ -543,16 +563,22 @@ class Subagents(AgentsPart):
         """See `AgentsPart.together`."""
         over = {one.state.key for one in self._agents.values() if one.state.is_over}
         begin, makes = [key for key in keys if key not in over], self._main.agent_copies
-        copies = makes(self._main, len(keys)) if makes is not None and len(begin) > 1 else None
-        found = _Together(keys, copies)
-        found.is_told = copies is None
+        make = None
+        if makes is not None and len(begin) > 1:
+            make = partial(makes, self._main, len(keys))
+        found = _Together(keys, make)
         found.on_end = self._close_copies
         self._sets |= dict.fromkeys(begin if len(begin) > 1 else (), found)
         return found
 
-    def _close_copies(self, copies: AgentCopies) -> None:
+    def _close_copies(self, opening: asyncio.Task[AgentCopies]) -> None:
         """Remove the files of a set whose sub-agents have ended."""
-        task = asyncio.create_task(copies.close(), name="copies")
+
+        async def closed() -> None:
+            with contextlib.suppress(NoCopies):
+                await (await opening).close()
+
+        task = asyncio.create_task(closed(), name="copies")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -657,8 +683,10 @@ class Subagents(AgentsPart):
         except NoCopies as no:
             if not together.is_told:
                 together.is_told = True
-                words = f"The sub-agents work one after another: {str(no).rstrip('.')}."
+                words = f"The sub-agents work one after another. {str(no).rstrip('.')}."
                 self._main.wire.publish(ev.Notice("info", words))
+            agent.since = ""
+            await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
             self._change(agent, state="waiting", why=_AFTER_OTHERS)
             await together.turn_of(key)
             return await self._run(agent)
@@ -698,6 +726,8 @@ class Subagents(AgentsPart):
             agent.records = [] if is_new else await soul.history()
             seq = soul.wire.newest_seq + 1
         provider = await self._provider(agent)
+        if provider.made_with is None:
+            raise NoCopies("Their model cannot be used by another process.")
         settings, budget = main.agents_config, self._budget()
         order = CopyOrder(
             agent.state.name,
@@ -713,13 +743,18 @@ class Subagents(AgentsPart):
             main.added.paths,
         )
         async with agent.opening:
-            wire = Wire(seq)
+            agent.wire = Wire(seq)
             if agent.soul is not None:
+                # A session in which nothing was said loses the folder of its snapshots when it is closed.
                 soul, agent.soul = agent.soul, None
-                wire.take_over(soul.wire)
+                agent.wire.take_over(soul.wire)
                 await soul.aclose()
+        try:
             copy = await copies.copy(place, order, _Owner(agent, self))
-            agent.wire, agent.copy, agent.since = wire, copy, copies.since
+        except BaseException:
+            await self._take_back(agent)
+            raise
+        agent.copy, agent.since = copy, copies.since
         agent.said = []
         agent.cost = -1.0
         await self._begin_work(agent, "", is_future=True)
@@ -740,12 +775,17 @@ class Subagents(AgentsPart):
             raise
         finally:
             agent.is_working, agent.is_ending = False, True
-            async with agent.opening:
-                agent.copy = None
-                if agent.n_listeners and agent.wire is not None:
+            await self._take_back(agent)
+
+    async def _take_back(self, agent: _Agent) -> None:
+        """Have those who listen to a sub-agent whose process has ended hear its engine here."""
+        async with agent.opening:
+            agent.copy = None
+            if agent.n_listeners and agent.wire is not None:
+                with contextlib.suppress(SessionError, SoulError, OSError):
                     agent.soul = await self._open(agent)
                     agent.soul.wire.take_over(agent.wire)
-                agent.wire, agent.records = None, []
+            agent.wire, agent.records = None, []
 
     def _follow_mode(self) -> None:
         """Tell the processes of sub-agents when the session's mode changes."""
@@ -810,6 +850,12 @@ class Subagents(AgentsPart):
         folder = main.folder
         if folder.reason:
             raise OSError(folder.reason)
+        try:
+            # Its process may still be ending; opening the session also repairs what a kill left of it.
+            async with self._held(agent) as soul:
+                await soul.flush()
+        except (SessionError, SoulError) as error:
+            raise OSError(str(error)) from error
         brought = await folder.run(
             folder.tracker.apply_difference,
             stored,
@@ -937,10 +983,28 @@ class Subagents(AgentsPart):
                 agent.soul.set_provider(await self._provider(agent))
             return agent.soul
 
+    async def _opened_session(self, agent: _Agent) -> Session:
+        """Open the session of a sub-agent; the process of one that worked in a copy has some seconds to end before.
+
+        Raises:
+            SessionError, OSError: it cannot be opened.
+        """
+        session = Session(agent.folder, self._main.session.work_dir, self._storage)
+        until = time.monotonic() + (_ENDING_S if agent.since else 0.0)
+        while True:
+            try:
+                await session.open()
+            except SessionLocked:
+                if time.monotonic() > until:
+                    raise
+                # No event tells that a lock of another process was released.
+                await asyncio.sleep(_ASKED_S)
+            else:
+                return session
+
     async def _open(self, agent: _Agent) -> KimiSoul:
         main, name = self._main, agent.state.name
-        session = Session(agent.folder, main.session.work_dir, self._storage)
-        await session.open()
+        session = await self._opened_session(agent)
         try:
             await give_prompt(
                 session,
@@ -1021,10 +1085,12 @@ class Subagents(AgentsPart):
 
     async def aclose(self) -> None:
         """See `AgentsPart.aclose`."""
+        works = [one.work for one in self._agents.values() if one.work is not None]
+        for work in works:
+            work.cancel()
+        if works:
+            await asyncio.wait(works)
         for agent in [*self._agents.values()]:
-            if agent.work is not None:
-                agent.work.cancel()
-                await asyncio.wait([agent.work])
             if agent.soul is not None:
                 soul, agent.soul = agent.soul, None
                 await soul.aclose()
@@ -1088,6 +1154,11 @@ class Subagents(AgentsPart):
         if any(grown) and min(grown) >= 0:
             usage = Usage(grown[0], grown[2], grown[1], estimated=status.estimated)
             self._conversation.count_beside(usage, status.model)
+            if agent.copy is not None:
+                try:
+                    self._conversation.check_budget()
+                except BudgetSpent as spent:
+                    agent.copy.end(spent.message)
 
     def _change(self, agent: _Agent, **facts: Any) -> None:
         """Change the state of a sub-agent and publish it, if it is another one then."""
