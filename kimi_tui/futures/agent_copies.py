@@ -198,6 +198,9 @@ class _Copy:
         self._n_records = 0
         self._ended: Mapping[str, Any] | None = None
         self._asking: dict[int, asyncio.Task[None]] = {}
+        self._is_begun = False
+        self._said: list[str] = []
+        """What was said before it could take it."""
 
     async def run(self) -> CopyEnd:
         """See `RunningCopy.run`."""
@@ -225,6 +228,8 @@ class _Copy:
             for task in asking:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
+            for text in self._said:
+                self.owner.unsaid(text)
             if is_moved:
                 await asyncio.to_thread(_moved_back, self._session)
         return self._end(why)
@@ -248,7 +253,10 @@ class _Copy:
 
     def say(self, text: str) -> None:
         """See `RunningCopy.say`."""
-        self._tell(type="steer", text=text)
+        if self._is_begun:
+            self._tell(type="steer", text=text)
+        else:
+            self._said.append(text)
 
     def set_mode(self, mode: Mode) -> None:
         """See `RunningCopy.set_mode`."""
@@ -299,6 +307,12 @@ class _Copy:
         elif "facts" in line:
             found = map(event_of, lenient_json.listing(line["facts"]))
             self.owner.begun(self._model, [one for one in found if one is not None])
+            self._is_begun = True
+            for text in self._said:
+                self.say(text)
+            self._said.clear()
+        elif "unsaid" in line:
+            self.owner.unsaid(str(line["unsaid"]))
         elif "ask" in line:
             self._take_question(line)
         elif "unask" in line:

@@ -45,6 +45,10 @@ class CopyOwner(Protocol):
         """Its request waits, for a reason in words; empty when it leaves."""
         ...
 
+    def unsaid(self, text: str) -> None:
+        """It had ended before it could read this message."""
+        ...
+
     async def ask(self, question: ApprovalQuestion, key: str, tool: str, also: Hears) -> str:
         """Return the user's answer to a question of a call of it, as `Approval.ask` does; question and answer are published to `also`, too."""
         ...

@@ -247,6 +247,9 @@ class _Owner:
     def waits(self, words: str) -> None:
         self._agents.waits_in_copy(self._agent, words)
 
+    def unsaid(self, text: str) -> None:
+        self._agents.unsaid_in_copy(self._agent, text)
+
     async def ask(self, question: ApprovalQuestion, key: str, tool: str, also: Hears) -> str:
         return await self._agents.ask_for(self._agent, question, key, tool, also)
 
@@ -336,7 +339,7 @@ class Subagents(AgentsPart):
         """See `AgentsPart.listen`."""
         agent = self._named(name)
         agent.n_listeners += 1
-        if agent.wire is not None and agent.copy is not None:
+        if agent.wire is not None:
             subscription = agent.wire.subscribe(wake)
             return [*agent.records], subscription
         try:
@@ -365,7 +368,7 @@ class Subagents(AgentsPart):
                 f"{agent.state.name} has ended.",
                 advice="Rewind the sub-agent to one of its steps first.",
             )
-        if agent.copy is not None and agent.is_working:
+        if agent.copy is not None:
             agent.copy.say(text)
         elif agent.soul is not None and agent.is_working:
             agent.soul.say(text)
@@ -397,7 +400,7 @@ class Subagents(AgentsPart):
     async def preview(self, name: str, target: Target) -> RewindPreview:
         """See `AgentsPart.preview`."""
         agent = self._named(name)
-        if agent.copy is not None:
+        if agent.wire is not None:
             raise SoulBusy(f"{name} is working. Stop it first.")
         async with self._held(agent) as soul:
             found = await soul.travel.preview(target)
@@ -720,7 +723,7 @@ class Subagents(AgentsPart):
             NoCopies: its model cannot be used by another process.
             LLMError, SoulError, SessionError, OSError: it cannot be started.
         """
-        main, said = self._main, agent.said
+        main = self._main
         async with self._held(agent) as soul:
             is_new = not soul.session.context.messages
             agent.records = [] if is_new else await soul.history()
@@ -729,6 +732,7 @@ class Subagents(AgentsPart):
         if provider.made_with is None:
             raise NoCopies("Their model cannot be used by another process.")
         settings, budget = main.agents_config, self._budget()
+        said, agent.said = agent.said, []
         order = CopyOrder(
             agent.state.name,
             agent.folder,
@@ -755,7 +759,6 @@ class Subagents(AgentsPart):
             await self._take_back(agent)
             raise
         agent.copy, agent.since = copy, copies.since
-        agent.said = []
         agent.cost = -1.0
         await self._begin_work(agent, "", is_future=True)
         return copy
@@ -764,6 +767,9 @@ class Subagents(AgentsPart):
         """Run a sub-agent in its copy; it is stopped in order if this is cancelled."""
         self._follow_mode()
         agent.is_working = True
+        for text in agent.said:
+            copy.say(text)
+        agent.said.clear()
         running = asyncio.create_task(copy.run(), name=f"copy of {agent.state.name}")
         try:
             return await asyncio.shield(running)
@@ -828,6 +834,11 @@ class Subagents(AgentsPart):
         """Take why the request of a sub-agent in a copy waits."""
         if agent.state.state == "working":
             self._change(agent, doing=words)
+
+    def unsaid_in_copy(self, agent: _Agent, text: str) -> None:
+        """Take a message that a sub-agent in a copy did not read any more."""
+        words = f"{agent.state.name} had ended before it could read your message: {one_line(text)}"
+        self._main.wire.publish(ev.Notice("info", words))
 
     async def ask_for(
         self, agent: _Agent, question: ApprovalQuestion, key: str, tool: str, also: Hears
