@@ -17,6 +17,7 @@ from kimi_tui.launch import Options, launch_of
 from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
+from kimi_tui.wire.queue import Subscription
 
 from .conftest import Scene, contents, make_files, set_environment
 
@@ -78,6 +79,17 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
 def results(scene: Scene) -> list[str]:
     """What the session's agent was told of its calls."""
     return [one.text for one in scene.soul.session.context.messages if one.role == "tool"]
+
+
+async def second_calls(heard: Subscription, names: set[str]) -> None:
+    """Wait until each of these sub-agents has begun its second call."""
+    left = set(names)
+    async with asyncio.timeout(60):
+        async for record in heard:
+            if isinstance(one := record.event, ev.AgentChanged) and one.calls == 2:
+                left.discard(one.name)
+            if not left:
+                return
 
 
 async def closed(scene: Scene) -> None:
@@ -209,7 +221,7 @@ async def test_one_is_stopped_alone_and_its_finished_steps_stay(scene: Scene) ->
     heard = soul.wire.subscribe()
     TASKS.append(["wait", "beta"])
     turn = asyncio.create_task(soul.run("wait"))
-    await next_event(heard, ev.AgentChanged, lambda one: one.name == "general-1" and one.calls == 2)
+    await second_calls(heard, {"general-1"})
     assert soul.agents is not None
     await soul.agents.stop("general-1")
     assert await turn == "done"
@@ -224,10 +236,7 @@ async def test_the_turn_is_stopped_and_what_they_did_comes_behind_it(scene: Scen
     heard = soul.wire.subscribe()
     TASKS.append(["wait", "wait"])
     turn = asyncio.create_task(soul.run("wait"))
-    for name in ("general-1", "general-2"):
-        await next_event(
-            heard, ev.AgentChanged, lambda one, n=name: one.calls == 2 and one.name == n
-        )
+    await second_calls(heard, {"general-1", "general-2"})
     await soul.interrupt()
     await until_end(turn)
     assert soul.agents is not None
