@@ -545,6 +545,10 @@ class Subagents(AgentsPart):
                 await self._change_stored(
                     agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
                 )
+            elif agent.told != agent.state:
+                # It was stopped while its end was being stored.
+                await self._store(agent)
+                self._tell(agent)
             if not is_alone:
                 raise
             messages = () if agent.soul is None else agent.soul.session.context.messages
@@ -695,7 +699,7 @@ class Subagents(AgentsPart):
             return await self._run(agent)
         except (LLMError, SoulError, SessionError, OSError) as error:
             return await self._not_started(agent, error)
-        self._change(agent, doing="", why=_AFTER_OTHERS)
+        self._change(agent, doing=_AFTER_OTHERS)
         await together.turn_of(key)
         brought, trouble = Brought(), ""
         try:
