@@ -45,7 +45,7 @@ _PART_WORDS: dict[PartName, str] = {
     "tasks": "background tasks",
     "dmails": "D-Mails",
     "session": "session commands",
-    "model": "the models, tools and compaction of kimi-tui",
+    "model": "the models, tools, compaction and futures of kimi-tui",
 }
 
 

@@ -116,6 +116,12 @@ KNOWN: Mapping[str, KnownAgent] = {
 """The agents that need no configuration, by name."""
 
 
+def title_of(name: str) -> str:
+    """Return the name of an agent in sentences; of one that only a configuration knows, its name there."""
+    known = KNOWN.get(name)
+    return known.title if known is not None else name
+
+
 class AgentMissing(Exception):
     """An external agent cannot be started; the text says why and what to do, in at most two sentences."""
 

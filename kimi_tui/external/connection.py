@@ -79,6 +79,11 @@ class AgentSetting(NamedTuple):
     choices: tuple[AgentChoice, ...]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the values."""
+        return tuple(one.name for one in self.choices)
+
+    @property
     def shown(self) -> str:
         """The name of the current value."""
         return next((one.name for one in self.choices if one.value == self.value), self.value)

@@ -118,13 +118,14 @@ class ExternalSoul(KimiSoul):
         return f"{self.name}, {mode.shown}" if mode is not None and mode.shown else self.name
 
     @property
-    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The modes and the models that the agent offers, by name."""
-        modes, models = (
-            () if (one := self.host.setting(category)) is None else one.choices
-            for category in ("mode", "model")
-        )
-        return tuple(one.name for one in modes), tuple(one.name for one in models)
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """The modes, models and reasoning efforts that the agent offers, by name."""
+
+        def names(category: str) -> tuple[str, ...]:
+            setting = self.host.setting(category)
+            return () if setting is None else setting.names
+
+        return names("mode"), names("model"), names("thought_level")
 
     def _heard_news(self) -> None:
         """Publish the model and the mode of the agent, if they are others than before."""
