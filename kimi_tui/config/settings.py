@@ -537,13 +537,16 @@ class ExternalAgentConfig(NamedTuple):
 
     Attributes:
         name: its name on the command line.
-        command: the program and its arguments; no shell reads them.
+        command: the program and its arguments; no shell reads them. Empty for the usual command of an agent that this program
+            knows.
         env: the names of the environment variables that it gets in addition to the usual ones.
+        mcp: whether it is told of the user's MCP servers.
     """
 
     name: str
-    command: tuple[str, ...] = setting(NEEDED, COMMAND)
+    command: tuple[str, ...] = setting((), COMMAND)
     env: tuple[str, ...] = setting((), VARIABLES)
+    mcp: bool = setting(True, FLAG)
 
 
 @table

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from kimi_tui.app_paths import log_file
@@ -14,6 +15,7 @@ from kimi_tui.external.agents import AgentMissing, AgentProgram, agent_program, 
 from kimi_tui.external.connection import AgentConnection, AgentFailed, AgentSetting
 from kimi_tui.external.model import AgentModel
 from kimi_tui.external.places import AgentPlaces
+from kimi_tui.external.servers import OfferedServers, offered_servers
 from kimi_tui.external.serving import AgentServices
 from kimi_tui.session.session import Session
 
@@ -39,6 +41,9 @@ class AgentHost:
         places: how far its sessions know the conversation.
         cost: what it says that its session has cost: the currency, and the amount; None if it does not say.
         on_news: called when it has said something of its settings.
+        tell: shows the user a notice: a sentence, and another one about what follows from it.
+        tells_servers: whether it is told of the user's MCP servers, if its configuration does not say no.
+        offered: the servers that it was told of, and those that were left out.
         title_told: the title that it gave its session; empty for none.
     """
 
@@ -66,6 +71,10 @@ class AgentHost:
         self.services: AgentServices | None = None
         self.on_news: Callable[[], object] = bool
         self._wanted: dict[str, str] = {}
+        self._told: set[str] = set()
+        self.tell: Callable[[str, str], object] = _no_notice
+        self.tells_servers = True
+        self.offered = OfferedServers()
         self.cost: tuple[str, float] | None = None
         self.title_told = ""
         self.places = AgentPlaces(session.dir, session.storage, name)
@@ -120,7 +129,24 @@ class AgentHost:
                 await made.close()
                 raise
             self.model.learn(sees=made.abilities.sees)
+            if program.mcp and self.tells_servers:
+                able = made.abilities
+                self.offered = await asyncio.to_thread(
+                    partial(offered_servers, http=able.http, sse=able.sse),
+                    self._session.work_dir,
+                    self._environ,
+                )
+                made.servers = self.offered.servers
+                self._tell_left_out(self.offered)
             return made
+
+    def _tell_left_out(self, offered: OfferedServers) -> None:
+        """Say once which MCP servers the agent is not told of."""
+        if (words := offered.left_out_words) and words not in self._told:
+            self._told.add(words)
+            self.tell(
+                f"{self.title} uses the MCP servers of its own configuration and yours.", words
+            )
 
     def on_facts(self) -> None:
         """Take over what the agent says of its settings."""
@@ -168,6 +194,10 @@ class AgentHost:
             await asyncio.wait([self._ending])
         if self.connection is not None:
             await self.connection.close()
+
+
+def _no_notice(text: str, advice: str) -> None:
+    """Tell nobody."""
 
 
 def log_of(name: str) -> Path:

@@ -32,7 +32,7 @@ _INSTEAD = {
     "context": "/usage shows the tokens that the agent tells of.",
     "dmail": "Rewind with /rewind, then write a message.",
     "futures": "To try another way and keep this one, use /fork or /rewind.",
-    "hooks": "The hooks of the agent are in its own configuration.",
+    "mcp": "/external-agent lists the MCP servers that it is told of; kimi-tui mcp in a shell changes yours.",
     "plan": "/mode lists the modes of the agent.",
     "review": _ASK,
     "skills": "The skills of the agent are in its own configuration.",
@@ -256,6 +256,25 @@ def _why_not(main: MainParts, agent: tuple[str, ...]) -> str:
     return ""
 
 
+def _server_items(agent: ExternalSoul) -> Sequence[ListedItem]:
+    """Return the MCP servers of the user: those that an agent is told of, and the others with the reason."""
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    offered = agent.host.offered
+    told = f"{agent.name} starts it itself, with your permissions and outside the sandbox."
+    group = "Your MCP servers"
+    return [
+        *(ListedItem(Entry(name, "told", group=group), told) for name in offered.names),
+        *(
+            ListedItem(
+                Entry(name, "left out", group=group), f"{agent.name} is not told of it: {why}."
+            )
+            for name, why in offered.left_out
+        ),
+    ]
+
+
 async def _items(main: MainParts) -> Sequence[ListedItem]:
     from kimi_tui.external.agents import known_agents
     from kimi_tui.tui.dialogs.list_screen import ListedItem
@@ -274,6 +293,8 @@ async def _items(main: MainParts) -> Sequence[ListedItem]:
                 result=f"set:{setting.id}",
             )
         )
+    if agent is not None:
+        items += _server_items(agent)
     own = "in use" if not in_use else ""
     items.append(
         ListedItem(

@@ -349,7 +349,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
-        needs="model",
+        needs="session",
     ),
     Command(
         "mcp",
