@@ -41,6 +41,8 @@ _START_S = 90.0
 """Seconds for the first answer: some agents look for updates first."""
 _ANSWER_S = 60.0
 """Seconds for every other answer but that to a prompt."""
+_DELETE_S = 10.0
+"""Seconds for the answer to the deletion of a session, for which nobody waits."""
 _MOST_AHEAD = 2_000
 """Updates that wait to be shown; the agent waits then."""
 _AUTH_REQUIRED = -32000
@@ -345,6 +347,21 @@ class AgentConnection:
             self._repeats = False
         self._use(said.session_id, said)
 
+    async def delete(self, session: str) -> None:
+        """Delete a session at the agent.
+
+        Raises:
+            AgentFailed: it refuses.
+        """
+        self._running()
+        asked = {"sessionId": session}
+        await self._answer(self._request("session/delete", asked), "delete a session", _DELETE_S)
+
+    def _request(self, method: str, params: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Send a request for which the package has no method."""
+        connection: Any = getattr(self._running(), "_conn")  # noqa: B009 - a private part
+        return connection.send_request(method, params)
+
     @property
     def goes_back(self) -> bool:
         """Whether an earlier session of the agent can be used again."""
@@ -432,11 +449,7 @@ class AgentConnection:
             return
         if setting.id == _MODEL:
             asked = {"sessionId": self.session, "modelId": value}
-            # The package has no method for it.
-            connection: Any = getattr(agent, "_conn")  # noqa: B009 - a private part
-            await self._answer(
-                connection.send_request("session/set_model", asked), "change its model"
-            )
+            await self._answer(self._request("session/set_model", asked), "change its model")
             self.facts.settings[_MODEL] = setting._replace(value=value)
             return
         said = await self._answer(

@@ -19,6 +19,8 @@ from kimi_tui.external.servers import OfferedServers, offered_servers
 from kimi_tui.external.serving import AgentServices
 from kimi_tui.session.session import Session
 
+_MOST_DELETED = 100
+"""The copies of sessions that are deleted after one start of the program; others are deleted after the next one."""
 _STUCK_S = 3.0
 """Seconds that an agent has to end a stopped prompt, before its program is started anew."""
 
@@ -45,6 +47,7 @@ class AgentHost:
         tells_servers: whether it is told of the user's MCP servers, if its configuration does not say no.
         offered: the servers that it was told of, and those that were left out.
         title_told: the title that it gave its session; empty for none.
+        tidying: deletes copies of its sessions; None before that has begun.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class AgentHost:
         self._starting = asyncio.Lock()
         self._is_closed = False
         self._ending: asyncio.Task[None] | None = None
+        self.tidying: asyncio.Task[None] | None = None
+        self._tidied: AgentConnection | None = None
         self.connection: AgentConnection | None = None
         self.services: AgentServices | None = None
         self.on_news: Callable[[], object] = bool
@@ -187,9 +192,30 @@ class AgentHost:
         """Return the setting of a category (`mode`, `model`); None if the agent has not offered one."""
         return self.connection.setting(category) if self.connection else None
 
+    def tidy(self, connection: AgentConnection) -> None:
+        """Begin to delete the copies of sessions that no world line needs, once for each start of the program."""
+        if connection.abilities.deletes and connection is not self._tidied:
+            self._tidied = connection
+            self.tidying = asyncio.create_task(self._tidy(connection), name="delete copies")
+
+    async def _tidy(self, connection: AgentConnection) -> None:
+        unneeded = await self.places.unneeded(self._session, connection.session)
+        try:
+            for session in unneeded[:_MOST_DELETED]:
+                if connection.session != session:
+                    with contextlib.suppress(AgentFailed):
+                        await connection.delete(session)
+                    self.places.forget_copy(session)
+        finally:
+            if unneeded:
+                await asyncio.to_thread(self.places.write)
+
     async def close(self) -> None:
         """End the program."""
         self._is_closed = True
+        if self.tidying is not None:
+            self.tidying.cancel()
+            await asyncio.wait([self.tidying])
         if self._ending is not None:
             await asyncio.wait([self._ending])
         if self.connection is not None:

@@ -60,9 +60,13 @@ class ExternalSoul(KimiSoul):
             self._attachments,
         )
 
+    def _runs_itself(self, hook: Hook) -> bool:
+        """Return whether the agent reads the file of a hook, too: the hook must not run twice."""
+        return self.host.name == OURSELVES or (self.host.name == "claude" and hook.form == "claude")
+
     def _why_no_hook(self, hook: Hook) -> str:
         """Return why a hook does not run with the agent, as a clause; empty if it does."""
-        if self.host.name == OURSELVES or (self.host.name == "claude" and hook.form == "claude"):
+        if self._runs_itself(hook):
             return f"{self.name} runs it itself"
         if hook.event in OF_TOOLS:
             return f"{self.name} runs its tools itself, and no hook of kimi-tui can stop them"
@@ -74,8 +78,11 @@ class ExternalSoul(KimiSoul):
         """Begin to tell the hooks that are about turns; return sentences for the user, also about hooks around tool calls."""
         words = await super().begin_hooks(source)
         hooks = self.hooks
-        guards = [one for one in hooks.unheard if one.event == "PreToolUse"] if hooks else []
-        if not guards or self.host.name == OURSELVES:
+        unheard = hooks.unheard if hooks is not None else ()
+        guards = [
+            one for one in unheard if one.event == "PreToolUse" and not self._runs_itself(one)
+        ]
+        if not guards:
             return words
         named = "1 hook" if len(guards) == 1 else f"{len(guards)} hooks"
         verb = "does" if len(guards) == 1 else "do"

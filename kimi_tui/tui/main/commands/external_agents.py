@@ -23,7 +23,7 @@ _OWN = "kimi-tui's own agent"
 _CATEGORIES = {"mode": "mode", "model": "model", "thought_level": "reasoning effort"}
 """The settings that have a command of their own: their categories in the protocol, and in words."""
 _ASK = "Ask the agent for it in a message."
-_INSTEAD = {
+INSTEAD = {
     "agents": "Its sub-agents, if it has any, are in its tool calls.",
     "background": "The agent runs its commands itself.",
     "checks": _ASK,
@@ -57,7 +57,7 @@ def lacking(main: MainParts, name: str, needs: PartName) -> tuple[str, str]:
     if soul is None or _external(main, soul) is None:
         return missing_words(needs), ""
     said = f"/{name} works only with {_OWN}, and this session uses {soul.name}."
-    return said, _INSTEAD.get(name, "")
+    return said, INSTEAD.get(name, "")
 
 
 def _external(main: MainParts, soul: KimiSoul) -> ExternalSoul | None:
