@@ -591,6 +591,15 @@ class StatuslineConfig(NamedTuple):
         title="Status line command",
         group=LOOKS,
     )
+    refresh_interval: int = setting(
+        0,
+        whole(0, 3_600),
+        "Seconds after which the status line command runs again although nothing has happened; 0 runs it only after events. "
+        "Claude Code's refreshInterval.",
+        "now",
+        title="Status line interval",
+        group=LOOKS,
+    )
 
 
 @table
