@@ -14,7 +14,8 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.tools.base import ApprovalQuestion, Approver, Asks
 
 _MOST_FIELDS = 24
-_MOST_OPTIONS = 20
+_MOST_OPTIONS = 8
+"""The answers that are offered; the keys of a question are 1 to 9, and another value can be written."""
 _MOST_WORDS = 500
 _LEAVE = "Leave it empty"
 _YES, _NO = "Yes", "No"
@@ -49,7 +50,8 @@ async def opened_address(asker: str, message: str, url: str, approver: Approver)
             question=f"{asker} asks you to open an address: {one_line(message[:_MOST_WORDS])}",
             detail=one_line(url),
             where=f"open it yourself if you trust {one_line(host)}; kimi-tui does not open it",
-            options=(_DONE, _DECLINE),
+            options=(_DONE,),
+            no_offer=_DECLINE,
             protected=True,
         )
     )
@@ -77,7 +79,7 @@ async def filled_form(
     if len(fields) > _MOST_FIELDS:
         return None
     if not fields:
-        said = await approver.ask(_question(asked, "", goes_to, (_YES, _NO)))
+        said = await approver.ask(_question(asked, "", goes_to, (_YES, _NO), _DECLINE))
         return {} if said == _YES else None
     content: dict[str, Value] = {}
     for name, part in fields.items():
@@ -96,15 +98,16 @@ async def filled_form(
             words,
             goes_to,
             _options(field, is_needed=is_needed),
+            _DECLINE if is_needed else _LEAVE,
             several=field.get("type") == "array" and bool(_choices(field)),
         )
         for _ in range(3):
             said = await approver.ask(question)
             if _DECLINE in said.split("; "):
                 return None
-            if not said or said == _LEAVE:
+            if not said:
                 if is_needed:
-                    continue
+                    return None
                 break
             value = _value(said, field)
             if value is not None:
@@ -116,7 +119,13 @@ async def filled_form(
 
 
 def _question(
-    asked: str, words: str, goes_to: str, options: tuple[str, ...], *, several: bool = False
+    asked: str,
+    words: str,
+    goes_to: str,
+    options: tuple[str, ...],
+    no_offer: str,
+    *,
+    several: bool = False,
 ) -> ApprovalQuestion:
     return ApprovalQuestion(
         asks=Asks("question"),
@@ -125,19 +134,21 @@ def _question(
         where=f"your answer goes to {goes_to}: never give it a password or a key",
         options=options,
         multi_select=several,
+        no_offer=no_offer,
         protected=True,
     )
 
 
 def _options(field: dict[str, Any], *, is_needed: bool) -> tuple[str, ...]:
-    """Return the answers that are offered for a field; the user may write another one."""
+    """Return the answers that are offered for a field; the user may write another one, or give none."""
+    # To a field that may be left empty, no answer leaves it empty; another one is needed to leave the form.
+    ends = () if is_needed else (_DECLINE,)
     if field.get("type") == "boolean":
-        return (_YES, _NO, _DECLINE)
+        return (_YES, _NO, *ends)
     offered = list(_choices(field))
     default = field.get("default")
     if not offered and isinstance(default, str | int | float):
         offered = [one_line(str(default)[:80])]
-    ends = [_DECLINE] if is_needed else [_LEAVE, _DECLINE]
     return tuple(dict.fromkeys([*filter(None, offered[:_MOST_OPTIONS]), *ends]))
 
 
@@ -184,7 +195,7 @@ def _value(said: str, field: dict[str, Any]) -> Value:
             parts = [part.strip() for part in said.split(";") if part.strip()]
             if not all(part in choices or part in values for part in parts):
                 parts = [part.strip() for part in said.replace(";", ",").split(",") if part.strip()]
-            found = [choices.get(part, part) for part in parts if part != _LEAVE]
+            found = [choices.get(part, part) for part in parts]
             return [one for one in found if not choices or one in values]
         case _:
             if not choices:

@@ -161,7 +161,11 @@ async def test_a_form_is_asked_for_field_by_field(desk: AgentDesk) -> None:
         assert said == {"action": "accept", "content": content}
         assert [each.kind for each in one.asked] == ["question"] * 4
         assert one.asked[0].question == "scripted asks: Fill in."
-        assert one.asked[0].options == ("Plan A", "Plan B", "Do not answer")
+        assert one.asked[0].options == ("Plan A", "Plan B")
+        assert (one.asked[0].no_offer, one.asked[1].no_offer) == (
+            "Do not answer",
+            "Leave it empty",
+        )
         assert one.asked[1].multi_select
         one.answer = lambda _: "no"
         assert json.loads(await one.say(f"form {json.dumps(form)}")) == {"action": "decline"}
