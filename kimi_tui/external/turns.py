@@ -237,10 +237,13 @@ class AgentTurns(AgentLoop):
         if before:
             text = await asyncio.to_thread(conversation_text, before, _HISTORY_TOKENS)
             blocks.append(helpers.text_block(prompt("external_history", HISTORY=text)))
+            where = f"{self._host.title} continues in a new session of its own, which has {_counted(len(before))} as text."
+            if known:
+                where = f"{self._host.title} did not keep {_newest(len(before))}, so that its session has {'it' if len(before) == 1 else 'them'} as text."
             self._conversation.wire.publish(
                 Notice(
                     "info",
-                    f"{self._host.title} continues in a new session of its own, which has {_counted(len(before))} as text.",
+                    where,
                     "It has the messages and tool calls, but not its earlier reasoning.",
                 )
             )
@@ -322,3 +325,7 @@ class AgentTurns(AgentLoop):
 
 def _counted(n_messages: int) -> str:
     return "the message" if n_messages == 1 else f"the {n_messages:,} messages up to here"
+
+
+def _newest(n_messages: int) -> str:
+    return "the newest message" if n_messages == 1 else f"the newest {n_messages:,} messages"

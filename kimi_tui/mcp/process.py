@@ -146,6 +146,8 @@ class ServerProcess:
             return f"it could not be started: {one_line(str(error.strerror))}"
         if code is None:
             return "it ended" if self._supervised.at_end else ""
+        if code < 0:
+            return f"it was ended by signal {-code}"
         return f"it ended with exit code {code}" if code else "it ended"
 
     def close(self) -> None:
