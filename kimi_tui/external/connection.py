@@ -554,7 +554,8 @@ class AgentConnection:
                 names = ", ".join(one_line(one.name)[:60] for one in variables[:3])
                 return f"set {names} before kimi-tui starts"
             case schema.TerminalAuthMethod(args=arguments):
-                words = (Path(self.program.argv[0]).name, *(arguments or ()))
+                program, *own = self.program.argv
+                words = (Path(program).name, *own, *(arguments or ()))
                 return f"run {one_line(' '.join(words))[:120]} in a terminal"
             case _:
                 return ""
