@@ -47,7 +47,7 @@ class OfferedServers(NamedTuple):
         return f"It does not get your {what} {some_of(reasons, 4)}." if reasons else ""
 
 
-class _LeftOut(Exception):
+class _NotHanded(Exception):
     """A server is left out; the text says why, as a clause."""
 
 
@@ -73,7 +73,7 @@ def offered_servers(
         try:
             _check_limits(config, has_tools_off=bool(off))
             servers.append(_told(config, work_dir, environ, http=http, sse=sse))
-        except (_LeftOut, BadEntry) as why:
+        except (_NotHanded, BadEntry) as why:
             left_out.append((config.name, one_line(str(why))[:_MOST_REASON]))
     return OfferedServers(tuple(servers), tuple(left_out))
 
@@ -82,14 +82,14 @@ def _check_limits(config: ServerConfig, *, has_tools_off: bool) -> None:
     """Check that the user set no limits that only this program keeps.
 
     Raises:
-        _LeftOut: there is one.
+        _NotHanded: there is one.
     """
     if config.origin == "project" and config.sandbox and config.transport == "stdio":
-        raise _LeftOut("you allowed it in the sandbox only, and the agent has none")
+        raise _NotHanded("you allowed it in the sandbox only, and the agent has none")
     if config.network is False and config.transport == "stdio":
-        raise _LeftOut("it must not use the network, and the agent would let it")
+        raise _NotHanded("it must not use the network, and the agent would let it")
     if has_tools_off or config.enabled_tools or config.disabled_tools:
-        raise _LeftOut("some of its tools are off, and the agent would use all")
+        raise _NotHanded("some of its tools are off, and the agent would use all")
 
 
 def _told(
@@ -98,26 +98,26 @@ def _told(
     """Return a server as the protocol describes it.
 
     Raises:
-        _LeftOut, BadEntry: it cannot be described, or the agent cannot connect to it.
+        _NotHanded, BadEntry: it cannot be described, or the agent cannot connect to it.
     """
     made, unset = config.replaced(environ)
     if unset:
-        raise _LeftOut(f"the variable {some_of(list(unset), 3)} is not set")
+        raise _NotHanded(f"the variable {some_of(list(unset), 3)} is not set")
     if made.transport != "stdio":
         check_url(made.url)
         headers = [schema.HttpHeader(name=name, value=value) for name, value in made.headers]
         if made.transport == "http":
             if not http:
-                raise _LeftOut("the agent connects to no servers over HTTP")
+                raise _NotHanded("the agent connects to no servers over HTTP")
             return schema.HttpMcpServer(type="http", name=made.name, url=made.url, headers=headers)
         if not sse:
-            raise _LeftOut("the agent connects to no servers over SSE")
+            raise _NotHanded("the agent connects to no servers over SSE")
         return schema.SseMcpServer(type="sse", name=made.name, url=made.url, headers=headers)
     if made.cwd:
-        raise _LeftOut("it has a folder of its own, which the protocol cannot say")
+        raise _NotHanded("it has a folder of its own, which the protocol cannot say")
     program = program_path(made.command, environ, work_dir, work_dir)
     if is_planted(program, environ, work_dir):
-        raise _LeftOut("its program is in a place where sandboxed commands can change it")
+        raise _NotHanded("its program is in a place where sandboxed commands can change it")
     return schema.McpServerStdio(
         name=made.name,
         command=program,
