@@ -44,7 +44,7 @@ _SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
 _UNTOLD = frozenset({"marker", "note"})
 _STOPPED = {
     "max_tokens": (
-        "The answer was cut: the model reached its output limit.",
+        "The answer was cut off: the model reached its output limit.",
         "Ask it to continue, or to answer in smaller parts.",
     ),
     "max_turn_requests": (
@@ -238,8 +238,8 @@ class AgentTurns(AgentLoop):
             self._conversation.wire.publish(
                 Notice(
                     "info",
-                    f"{self._host.title} continues in a new session of its own, which has {_counted(len(before))} as text.",
-                    "It has the messages and tool calls, but not its earlier reasoning.",
+                    f"{self._host.title} starts a new session of its own, which gets {_counted(len(before))} as text.",
+                    "The text includes tool calls, but not the earlier reasoning.",
                 )
             )
         for message in new:
@@ -315,4 +315,4 @@ class AgentTurns(AgentLoop):
 
 
 def _counted(n_messages: int) -> str:
-    return "the message" if n_messages == 1 else f"the {n_messages:,} messages up to here"
+    return "1 earlier message" if n_messages == 1 else f"{n_messages:,} earlier messages"

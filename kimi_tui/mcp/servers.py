@@ -371,7 +371,7 @@ class McpServers:
                 one.why = why
                 self._tell_failed(one, topic)
                 break
-            one.state, one.why = "starting", f"{why}; it is started again"
+            one.state, one.why = "starting", f"{why}; restarting"
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(one.stopping.wait(), pause)
         one.settled.set()

@@ -56,7 +56,7 @@ _ALLOWED = re.compile(r"(\w+)(?:\((.{0,500})\))?", re.DOTALL)
 _PREFIX = re.compile(r"(?::\*|\s\*|\*)\Z")
 _HOST = re.compile(r"domain:([A-Za-z0-9.-]{1,253})")
 _READ_ANYWAY = "kimi-tui reads this file directly, so no import is needed"
-_BECOMES_A_KIND = "it becomes a kind of sub-agent"
+_BECOMES_A_TYPE = "it becomes a sub-agent type"
 _AGENT_FOLDERS = (".agents", ".claude", ".kimi-code", ".kimi")
 """The folders, of the user and of a work folder, below which kinds of sub-agents are read as they are."""
 _HIDDEN = "(hidden)"
@@ -342,7 +342,7 @@ class _SettingsFinder:
                 about = visible_text(text)
                 self._add(agent, "agent", path.stem, path, place, about, "used", _READ_ANYWAY, {})
             else:
-                self._markdown(agent, "agent", path, place, _with_our_tools(text), _BECOMES_A_KIND)
+                self._markdown(agent, "agent", path, place, _with_our_tools(text), _BECOMES_A_TYPE)
 
     def _skills(self, agent: str, folder: Path, place: Literal["user", "folder"]) -> None:
         for inner in foreign_files.folders_of(folder):

@@ -568,7 +568,7 @@ class MainScreen(Screen[None]):
                 for state in (new, old)
             )
             if n_asked > n_asked_before:
-                window_status.alert(f"{folder}: the agent waits for your answer", asking=True)
+                window_status.alert(f"{folder}: the agent is waiting for your answer", asking=True)
             elif self._have_futures_ended(old, new):
                 window_status.alert(f"{folder}: the futures have ended", asking=False)
             elif old.running and not new.running:

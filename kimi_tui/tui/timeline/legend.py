@@ -55,7 +55,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
             f"{branch[:2]}{glyphs.running} 1",
             "future 1: another continuation from this checkpoint, running",
         ),
-        (f"{glyphs.pending} {glyphs.caution}", "a future that waits for its turn; that asks you"),
+        (f"{glyphs.pending} {glyphs.caution}", "a queued future; one that is waiting for you"),
         (
             f"{glyphs.done} {glyphs.failed} {glyphs.stopped}",
             "a future that is done; that failed or failed its check; that you stopped",
