@@ -123,11 +123,11 @@ def _crashed(error: Exception, launch: Launch | None) -> int:
     choice = launch.choice if launch is not None else None
     keys = choice.secrets if isinstance(choice, ModelChoice) else ()
     try:
-        from kimi_tui.app_paths import log_file, short
+        from kimi_tui.app_paths import log_file, log_words
 
         path = log_file()
         log_crash(path, error, keys)
-        where = f"The log file {short(path)} has the details."
+        where = log_words()
     except Exception:
         from kimi_tui.logging_setup import redacted
 

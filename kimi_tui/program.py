@@ -18,7 +18,7 @@ EXIT_CODES = {
     USAGE: "Wrong usage: an option, the configuration, the prompt, or a session that does not exist.",
     CONFLICTS: "Done in part: some files were kept as they are, or, with --strict, something was refused.",
     LOCKED: "The session is open in another process.",
-    BUDGET: "A budget was used up: steps, tokens, cost or time.",
+    BUDGET: "A limit was reached: steps, tokens, cost or time.",
     CIRCLES: "The agent went in circles and was stopped.",
     INTERRUPTED: "Stopped by Ctrl+C (SIGINT).",
     TERMINATED: "Stopped by SIGTERM or SIGHUP.",

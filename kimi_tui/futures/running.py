@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
-from kimi_tui.app_paths import make_private
+from kimi_tui.app_paths import log_words, make_private
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.display_names import counted
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures import PREFIX
@@ -329,7 +328,7 @@ class Futures:
             for future in futures:
                 self._fail(
                     future,
-                    f"kimi-tui had an internal error ({type(error).__name__}); see the log file.",
+                    f"kimi-tui had an internal error ({type(error).__name__}). {log_words()}",
                 )
         finally:
             for task in begun:

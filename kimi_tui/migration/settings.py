@@ -42,7 +42,7 @@ KINDS: tuple[Kind, ...] = (
 STATE_WORDS: Mapping[State, str] = {
     "new": "can be imported",
     "present": "kimi-tui already has it",
-    "used": "used without an import",
+    "used": "already in use",
     "unusable": "cannot be imported",
 }
 
@@ -247,7 +247,7 @@ class _SettingsFinder:
             known = self._servers if place == "user" else self._project_servers
             if name in known:
                 file = "mcp.json" if place == "user" else ".mcp.json of this folder"
-                state, why = "present", f"{file} has a server of this name"
+                state, why = "present", f"{file} already has a server with this name"
             else:
                 try:
                     server_of(name, record, path, "user")
@@ -302,7 +302,7 @@ class _SettingsFinder:
                 "it belongs to this folder; copy it into .kimi-tui/hooks.toml in this folder",
             )
         if json.dumps(hook.command) in self._config or hook.command in self._config:
-            return "present", "config.toml has a hook with this command"
+            return "present", "config.toml already has a hook with this command"
         return "new", ""
 
     def _permissions(
@@ -315,7 +315,7 @@ class _SettingsFinder:
             state: State = "unusable"
             wanted = ""
             if key != "allow":
-                why = f"kimi-tui has no rules that {'ask' if key == 'ask' else 'refuse'}; use a hook for this"
+                why = f'kimi-tui has no "{key}" rules; use a hook instead'
             else:
                 wanted, why = _rule_of(rule)
                 state = "new" if wanted else "unusable"
@@ -404,7 +404,7 @@ class _SettingsFinder:
                 "its name contains no letter from a to z and no digit, so it cannot be a command here",
             )
         elif os.path.lexists(target):
-            state, why = "present", f"{short(target)} exists"
+            state, why = "present", f"{short(target)} already exists"
         elif copies and place == "folder":
             # A skill may have more files than the one that is shown.
             state = "unusable"
@@ -557,7 +557,7 @@ def _server_words(entry: Json) -> str:
             lines.append(f"{what}: {', '.join(names)}; their values are not shown")
     rest = sorted(set(entry) - {"command", "args", "url", "env", "headers", "type"})
     if rest:
-        lines.append(f"also: {', '.join(one_line(name)[:40] for name in rest)}")
+        lines.append(f"other keys: {', '.join(one_line(name)[:40] for name in rest)}")
     return "\n".join(lines)
 
 
@@ -683,10 +683,8 @@ def _rule_of(rule: str) -> tuple[str, str]:
     if our_name(tool) == "Shell":
         command = " ".join(_PREFIX.sub("", what).split())
         if not command or not re.fullmatch(r"[\w./ :=@+-]+", command, re.ASCII):
-            return (
-                "",
-                "it would allow every command, or it contains a pattern, which kimi-tui does not support",
-            )
+            why = "it contains a pattern, which kimi-tui does not support"
+            return "", why if command else "it would allow every command"
         if because := never_because(command.split()[0]):
             return "", because
         return command, ""

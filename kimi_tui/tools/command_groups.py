@@ -259,7 +259,7 @@ def _grouped(
         ),
         offer=f"Yes, and allow {shown} in this folder for this session{runs}",
         rule=shown,
-        project_offer=f"Yes, and do not ask again for {shown} in this project{runs}",
+        project_offer=f"Yes, and do not ask again for {shown} in this folder{runs}",
         argv=(program, *words[1:]),
         environ=extra,
     )

@@ -142,7 +142,7 @@ async def test_a_projects_server_is_not_started_without_a_yes(folder: Path) -> N
     async with session(folder) as one:
         assert one.state("made") == "asks"
         assert one.host.told == [
-            "This project's MCP server is not started until you allow it: made. Start kimi-tui in this folder and use /mcp allow NAME."
+            "This folder's MCP server is not started until you allow it: made. Start kimi-tui in this folder and use /mcp allow NAME."
         ]
     assert not mark.exists()
 

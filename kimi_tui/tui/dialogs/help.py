@@ -521,7 +521,7 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
     mode, timeline = key_of("mode", keys), key_of("timeline", keys)
     rows = (
         ("y, a, n, e", "yes; yes for the session; no; no, with a reason"),
-        ("p", "yes, and do not ask again in this project; /permissions lists and revokes it"),
+        ("p", "yes, and do not ask again in this folder; /permissions lists and revokes it"),
         ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
         (
             "1 to 9, c, n, e",

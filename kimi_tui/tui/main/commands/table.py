@@ -334,7 +334,7 @@ COMMANDS = CommandTable(
     Command(
         "permissions",
         "Show the permissions",
-        "List and revoke what you allowed for this session and this project.",
+        "List and revoke what you allowed for this session and this folder.",
         rules.permissions,
         argument="[N | all]",
         opens=True,
@@ -605,7 +605,7 @@ COMMANDS = CommandTable(
     Command(
         "statusline",
         "Set up the status line",
-        "Choose facts for a row below the prompt, or a command that prints it.",
+        "Choose what the status line below the prompt shows, or a command that prints it.",
         view.statusline,
         opens=True,
     ),
