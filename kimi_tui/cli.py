@@ -346,7 +346,7 @@ def _parser() -> ArgumentParser:
         "message",
         nargs="*",
         metavar="MESSAGE",
-        help="text to put into the prompt; it is not sent before you press Enter",
+        help="text to put into the prompt; nothing is sent until you press Enter",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -402,7 +402,7 @@ def _parser() -> ArgumentParser:
     asked.add_argument(
         "--plan",
         action="store_true",
-        help="start in plan mode: the agent changes nothing before you accept a plan",
+        help="start in plan mode: the agent changes nothing until you approve its plan",
     )
     asked.add_argument(
         "--mode",

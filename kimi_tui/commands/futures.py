@@ -283,7 +283,7 @@ class _FuturesRun:
             futures.answer(key, request_id, "no")
             return
         complain(
-            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (nobody is here to answer)"
+            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (this command cannot ask you)"
         )
         futures.answer(key, request_id, "no", prompt("nobody_here"))
 

@@ -256,7 +256,7 @@ class _Run:
         return result._replace(
             code=FAILED,
             subtype="error_max_structured_output_retries",
-            errors=(f"The answer does not fit the schema: {'; '.join(faults)}.",),
+            errors=(f"The answer does not match the schema: {'; '.join(faults)}.",),
         )
 
     async def _turn(self, soul: KimiSoul, text: str, piped: str) -> Result:

@@ -1034,7 +1034,7 @@ class KimiSoul:
             try:
                 provider.set_thinking(self._thinking)
             except LLMError as error:
-                words = (*words, f"Thinking: {error.message}")
+                words = (*words, f"Reasoning effort: {error.message}")
         if not self._conversation.choose_form():
             self._conversation.publish_status()
         self._conversation.tell_form()

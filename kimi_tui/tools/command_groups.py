@@ -440,7 +440,7 @@ def simple_words(command: str, shfmt: str | None) -> list[str]:
     """
     words = _recognised(command)
     if shfmt is None:
-        raise NotSimple("shfmt is missing, the program that shows how a shell reads a command")
+        raise NotSimple("shfmt, the program that parses shell commands, is not installed")
     if _parsed(command, shfmt) != words:
         raise NotSimple("two parsers of shell commands read it differently")
     return words

@@ -183,7 +183,7 @@ async def test_a_stop_ends_the_turn_within_a_second(desk: AgentDesk, word: str) 
     [
         (
             "die 4",
-            "scripted is no longer running: it exited with exit code 4; its last output: ValueError",
+            "scripted is no longer running: it exited with code 4; its last output: ValueError",
         ),
         pytest.param(
             "fail no money",

@@ -89,16 +89,16 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.files}3", "3 files changed in the step"),
         ("+11 steps", "11 collapsed steps; Space expands them"),
         ("1 18.4k", "on a future: tokens of all its calls so far"),
-        ("rewind 5 min", "on a world line: it was left by a rewind, 5 minutes ago"),
+        ("rewind 5 min", "on a world line: a rewind created it 5 minutes ago"),
     )
 
 
 def _curve(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
     low, middle, high = glyphs.levels[1], glyphs.levels[4], glyphs.levels[-1]
     return (
-        (f"{low}{middle}{high}", "tokens in the context, checkpoint by checkpoint, on one scale"),
+        (f"{low}{middle}{high}", "tokens in the context at each checkpoint"),
         (glyphs.freed * 3, "the size at which the context is compacted, or its limit"),
-        (f"{glyphs.up} 262k", "the limit in tokens, when it is above the curve"),
+        (f"{glyphs.up} 262k", "the limit in tokens, when its line is outside the chart"),
         (
             f"{glyphs.dmail} {glyphs.compaction} {glyphs.turn}",
             "below the curve: a D-Mail, a compaction, now",

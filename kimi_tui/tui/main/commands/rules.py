@@ -159,7 +159,7 @@ async def _hook_items(found: Hooks) -> Sequence[ListedItem]:
         try:
             await found.turn(hook, on=on)
         except OSError as error:
-            return f"This could not be stored: {error.strerror or error}."
+            return f"The setting could not be saved: {error.strerror or error}."
         return f"The hook is {'on' if on else 'off'}."
 
     state = await found.folder_state()
@@ -278,7 +278,7 @@ async def _check_items(soul: KimiSoul) -> Sequence[ListedItem]:
                 ", ".join(check.files) or "all files",
                 holds=check not in made.off,
             ),
-            "It runs in the sandbox after each edit of such a file. What it prints when it fails goes to the agent; "
+            "It runs in the sandbox after each edit of a matching file. What it prints when it fails goes to the agent; "
             "if it changes the file, the change is shown.",
             "turn on" if check in made.off else "turn off",
             partial(turn, check),
@@ -340,7 +340,7 @@ _SKILL_WORDS: dict[SkillState, str] = {
     "told": "The agent knows its name and description, and loads the text when it needs it.",
     "not allowed": "It comes with this folder. The agent cannot use it until you allow it.",
     "not described": "It has no description, so the agent does not know when to use it. You can use it as a command.",
-    "for you": "Only you can use it, as a command: its file says that the agent may not.",
+    "user only": "Only you can use it, as a command: its file says that the agent may not.",
 }
 
 

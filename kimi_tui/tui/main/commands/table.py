@@ -228,7 +228,7 @@ COMMANDS = CommandTable(
     Command(
         "redo",
         "Redo",
-        "Redo what was undone last.",
+        "Redo the last undo.",
         session.redo,
         needs="travel",
     ),
@@ -275,7 +275,7 @@ COMMANDS = CommandTable(
     Command(
         "select",
         "Select all",
-        "Select the whole chat; Shift with arrows selects less, y copies it.",
+        "Select the whole chat; Shift+arrows select less, y copies it.",
         view.select,
         opens=True,
     ),
@@ -325,7 +325,7 @@ COMMANDS = CommandTable(
     Command(
         "plan",
         "Plan first",
-        "Turn plan mode on or off: nothing changes before you accept a plan.",
+        "Turn plan mode on or off: nothing changes until you approve a plan.",
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
@@ -400,7 +400,7 @@ COMMANDS = CommandTable(
     Command(
         "checks",
         "Show the checks",
-        "List the programs that run after edits, and turn them on or off here.",
+        "List the programs that run after edits, and turn them on or off for this session.",
         rules.checks,
         opens=True,
         needs="model",
