@@ -321,7 +321,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         )
     from kimi_tui.base_url import shown_url
 
-    name = f"{choice.model or "the server's only model (none is configured)"} at {shown_url(choice.base_url)}"
+    name = f"{choice.model or 'the only model there (none is configured)'} at {shown_url(choice.base_url)}"
     if offline:
         return CheckResult("model", "ok", f"{name}; the server was not contacted (--offline)")
     from kimi_tui.llm.errors import APIStatusError, LLMError

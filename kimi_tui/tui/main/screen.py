@@ -694,7 +694,7 @@ class MainScreen(Screen[None]):
         ):
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"{send} was ignored, because it came too soon after the turn ended.",
+                f"{send} was ignored, because it was pressed too early.",
                 advice=f"Press {send} again to let the agent continue.",
             )
         elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:

@@ -340,7 +340,7 @@ _SKILL_WORDS: dict[SkillState, str] = {
     "told": "The agent knows its name and description, and loads the text when it needs it.",
     "not allowed": "It comes with this folder. The agent cannot use it until you allow it.",
     "not described": "It has no description, so the agent does not know when to use it. You can use it as a command.",
-    "user only": "Only you can use it, as a command: its file says that the agent may not.",
+    "for you": "Only you can use it, as a command: its file says that the agent may not.",
 }
 
 
