@@ -197,6 +197,6 @@ def _unexpected(error: Exception) -> int:
     path = log_file()
     log_crash(path, error)
     complain(
-        f"Something went wrong in the program ({type(error).__name__}). The log file {short(path)} has the details."
+        f"Something went wrong in the program ({type(error).__name__}). Details: {short(path)}"
     )
     return FAILED

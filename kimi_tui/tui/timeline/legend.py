@@ -122,7 +122,7 @@ def _gauge(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.compaction} in ~9 steps", "compaction is expected in about 9 steps"),
         (f"{glyphs.compaction} at 212k", "compaction happens at 212k tokens"),
         ("+1.2k", "tokens that the text in the prompt will add"),
-        ("snapshot: 40%", "the first file snapshot has 40% of the work folder so far"),
+        ("snapshot: 40%", "the first file snapshot is 40% done"),
         (
             freed,
             f"tokens freed by a D-Mail; {glyphs.lost} by a rewind, {glyphs.compaction} by a compaction",

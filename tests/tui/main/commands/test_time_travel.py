@@ -470,7 +470,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
             "in common: #0 to #1",
             "The pear is green.",
             "The plum is blue.",
-            "Neither branch has changed a file since they diverged.",
+            "Neither world line has changed a file since they diverged.",
         ):
             await one.sees(said)
         # From the other side's second message: jump to before it.
