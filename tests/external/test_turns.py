@@ -181,7 +181,10 @@ async def test_a_stop_ends_the_turn_within_a_second(desk: AgentDesk, word: str) 
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("die 4", "scripted has ended: it ended with exit code 4; its last output: ValueError"),
+        (
+            "die 4",
+            "scripted is no longer running: it exited with code 4; its last output: ValueError",
+        ),
         pytest.param(
             "fail no money",
             "scripted could not answer: no money.",

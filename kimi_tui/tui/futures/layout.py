@@ -131,7 +131,7 @@ def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> li
     found: list[list[Span]] = []
     if one.state == "asking":
         found += _wrapped(
-            "It waits for your answer. Press Esc to go to the question.", "warn", width, 2
+            "It is waiting for your answer. Press Esc to go to the question.", "warn", width, 2
         )
     if one.why and one.state in ("failed", "waiting", "stopped", "preparing"):
         style = "error" if one.state == "failed" else "quiet"
