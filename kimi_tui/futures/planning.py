@@ -148,7 +148,7 @@ class Planner:
         uid, said, images = await self._beginning(plan.target)
         choices = [self._choice(one) for one in plan.variants]
         messages = [one.message.strip() or said for one in plan.variants]
-        pictures = [() if one.message.strip() else images for one in plan.variants]
+        pictures = [one.images if one.message.strip() else images for one in plan.variants]
         if not all(one or shown for one, shown in zip(messages, pictures, strict=True)):
             at = "the end of the conversation" if plan.target.is_end else f"#{plan.target.id}"
             raise NoFutures(
