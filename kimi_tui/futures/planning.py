@@ -164,6 +164,12 @@ class Planner:
                     "[models.NAME.prices] to config.toml.",
                     "caps",
                 )
+        for choice, shown in zip(choices, pictures, strict=True):
+            if shown and not self._sees(choice):
+                raise NoFutures(
+                    f"{choice.model} does not accept images. Choose another model, or write a message without images.",
+                    "model",
+                )
         names = _names(plan.variants, messages, choices)
         return [
             Planned(name, message, choice, uid, shown)
@@ -236,6 +242,12 @@ class Planner:
             "base_url": facts.base_url,
             "one_at_a_time": facts.one_at_a_time,
         }
+
+    def _sees(self, choice: ModelChoice) -> bool:
+        """Return whether a model accepts images; true if that is not known yet."""
+        if choice.model == self._soul.model_name:
+            return self._soul.model.sees
+        return choice.capabilities is None or "image_in" in choice.capabilities
 
     def _named(self, name: str) -> ModelChoice | NeedsChoice:
         config = in_folder(self._launch.config, read_folder_model(self._session.work_dir))
