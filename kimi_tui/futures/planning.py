@@ -148,7 +148,7 @@ class Planner:
         uid, said, images = await self._beginning(plan.target)
         choices = [self._choice(one) for one in plan.variants]
         messages = [one.message.strip() or said for one in plan.variants]
-        pictures = [() if one.message.strip() else images for one in plan.variants]
+        pictures = [one.images if one.message.strip() else images for one in plan.variants]
         if not all(one or shown for one, shown in zip(messages, pictures, strict=True)):
             at = "the end of the conversation" if plan.target.is_end else f"#{plan.target.id}"
             raise NoFutures(
@@ -163,6 +163,12 @@ class Planner:
                     f'The prices of "{choice.model}" are not configured, so its cost cannot be limited. Limit the tokens, or add '
                     "[models.NAME.prices] to config.toml.",
                     "caps",
+                )
+        for choice, shown in zip(choices, pictures, strict=True):
+            if shown and not self._sees(choice):
+                raise NoFutures(
+                    f"{choice.model} does not accept images. Choose another model, or write a message without images.",
+                    "model",
                 )
         names = _names(plan.variants, messages, choices)
         return [
@@ -236,6 +242,12 @@ class Planner:
             "base_url": facts.base_url,
             "one_at_a_time": facts.one_at_a_time,
         }
+
+    def _sees(self, choice: ModelChoice) -> bool:
+        """Return whether a model accepts images; true if that is not known yet."""
+        if choice.model == self._soul.model_name:
+            return self._soul.model.sees
+        return choice.capabilities is None or "image_in" in choice.capabilities
 
     def _named(self, name: str) -> ModelChoice | NeedsChoice:
         config = in_folder(self._launch.config, read_folder_model(self._session.work_dir))

@@ -357,5 +357,5 @@ async def test_a_session_that_lost_the_newest_messages_is_told_those_alone(
         assert "say one" not in known[1]
         (said,) = [each.text for each in one.of(ev.Notice)]
         assert said == (
-            "scripted did not keep the newest 2 messages, so that its session has them as text."
+            "scripted did not keep the newest 2 messages. Its session gets them as text."
         )

@@ -540,6 +540,8 @@ class MainScreen(Screen[None]):
             self.transcript.facts = None
         if new.running != old.running:
             self._follow_prompt()
+            if self.futures.dialog is not None:
+                self.futures.dialog.compute_again()
         self.viewer.tell_news()
         self.futures.tell_news()
         self.subagents.tell_news()

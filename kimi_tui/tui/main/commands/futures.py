@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from kimi_tui.tui.prompt.command import number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimi_tui.futures.values import FuturesPlan, Variant
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.futures import FutureGroup
     from kimi_tui.soul.rewind_values import Target
@@ -81,10 +83,12 @@ async def start(
     """
     from kimi_tui.foreign_text import clean
     from kimi_tui.futures.values import NoFutures
+    from kimi_tui.session.errors import StorageTrouble
     from kimi_tui.soul.rewind_values import END, Target
     from kimi_tui.tui.frame_rows import model_name
     from kimi_tui.tui.futures.dialog import FuturesDialog
     from kimi_tui.tui.futures.form import FuturesForm
+    from kimi_tui.tui.main.image_input import ImageInput
 
     conversation = main.conversation
     await conversation.opened("travel")
@@ -106,16 +110,26 @@ async def start(
         title=title or f"Futures from {where}",
         model=model_name(model.name) if model is not None else "",
         has_message=not target.is_end and (point is None or point.is_heading),
+        images=main.bench.images,
+        reads=partial(ImageInput, main.bench),
     )
-    plan = await main.bench.ask(dialog)
+    main.futures.dialog = dialog if target.is_end and not target.world_line else None
+    try:
+        plan = await main.bench.ask(dialog)
+    finally:
+        main.futures.dialog = None
     if plan is None:
         if words:
             main.bench.keep(f"/futures {count} {words}")
         return
     engine = await main.futures.engine()
     try:
-        await engine.start(plan)
-    except NoFutures as no:
+        whole = await _with_images(main, plan)
+        if whole is None:
+            main.bench.keep(f"/futures {len(plan.variants)} {plan.variants[0].message}")
+            return
+        await engine.start(whole)
+    except (NoFutures, StorageTrouble) as no:
         main.bench.tell(clean(str(no)), level="warning")
         if words := plan.variants[0].message:
             main.bench.keep(f"/futures {len(plan.variants)} {words}")
@@ -124,6 +138,21 @@ async def start(
         f"{counted(len(plan.variants), 'future')} started; the timeline shows them.",
         advice="/futures shows them side by side.",
     )
+
+
+async def _with_images(main: MainParts, plan: FuturesPlan) -> FuturesPlan | None:
+    """Return a plan with the images of the chips in its messages; None if one is missing, after a notice about it.
+
+    Raises:
+        StorageTrouble: the disk refused.
+    """
+    variants: list[Variant] = []
+    for one in plan.variants:
+        images = await main.conversation.store_images(one.message)
+        if images is None:
+            return None
+        variants.append(one._replace(images=images))
+    return replace(plan, variants=tuple(variants))
 
 
 async def open_future(main: MainParts, key: str) -> None:
