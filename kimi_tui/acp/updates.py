@@ -124,14 +124,14 @@ class Updates:
             title: the question itself, where it is about no call of a tool; some editors show nothing else of it.
         """
         call = self._calls.get(key)
-        if call is None or title:
+        if call is None:
             return schema.ToolCallUpdate(
                 tool_call_id=key, title=title[:_TITLE_CHARS] or None, content=list(content)
             )
         # Its arguments are whole by now.
         return schema.ToolCallUpdate(
             tool_call_id=key,
-            title=self._title(call),
+            title=title[:_TITLE_CHARS] or self._title(call),
             kind=_KINDS.get(call.name, "other"),
             content=list(content),
             locations=self._locations(call, ()),

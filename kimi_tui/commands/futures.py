@@ -25,7 +25,7 @@ from kimi_tui.commands.console import (
     say,
     with_world_line,
 )
-from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.commands.sessions import chosen_session, lacking_words
 from kimi_tui.foreign_text import one_line
 from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from kimi_tui.tui.formatting import counted, cut, tokens
@@ -54,6 +54,11 @@ def run(arguments: Sequence[str]) -> int:
     from kimi_tui.launch import CannotOpen, Options, launch_of
 
     session = chosen_session(options.session)
+    if words := lacking_words(session, "kimi-tui futures"):
+        complain(
+            f"{words} To try another way and keep this one, copy the session with kimi-tui sessions fork."
+        )
+        return FAILED
     try:
         launch = launch_of(
             Options(work_dir=str(session.work_dir), session=session.id, mode=options.mode)

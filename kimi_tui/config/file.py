@@ -283,9 +283,8 @@ class _Reader:
             self._say(place, "must be a name of letters, digits, dots and dashes")
             return None
         values = self._values(table, place, declared(ExternalAgentConfig))
-        if "command" not in values:
-            if "command" not in table:
-                self._say(f"{place}.command", 'is missing, for example ["codex-acp"]')
+        if "command" in table and "command" not in values:
+            # The usual program of the agent must not run in the place of one that the user misspelt.
             return None
         return ExternalAgentConfig(name=name, **values)
 

@@ -537,13 +537,16 @@ class ExternalAgentConfig(NamedTuple):
 
     Attributes:
         name: its name on the command line.
-        command: the program and its arguments; no shell reads them.
+        command: the program and its arguments; no shell reads them. Empty for the usual command of an agent that this program
+            knows.
         env: the names of the environment variables that it gets in addition to the usual ones.
+        mcp: whether it is told of the user's MCP servers.
     """
 
     name: str
-    command: tuple[str, ...] = setting(NEEDED, COMMAND)
+    command: tuple[str, ...] = setting((), COMMAND)
     env: tuple[str, ...] = setting((), VARIABLES)
+    mcp: bool = setting(True, FLAG)
 
 
 @table
@@ -586,6 +589,15 @@ class StatuslineConfig(NamedTuple):
         "so a status line script for Claude Code works here.",
         "now",
         title="Status line command",
+        group=LOOKS,
+    )
+    refresh_interval: int = setting(
+        0,
+        whole(0, 3_600),
+        "Seconds after which the status line command runs again although nothing has happened; 0 runs it only after events. "
+        "Claude Code's refreshInterval.",
+        "now",
+        title="Status line interval",
         group=LOOKS,
     )
 

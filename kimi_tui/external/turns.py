@@ -213,6 +213,8 @@ class AgentTurns(AgentLoop):
         elif connection.is_open:
             self._late = places.at_end(connection.session, context)
         await asyncio.to_thread(self._host.places.write)
+        if connection.is_open and ended:
+            self._host.tidy(connection)
         if title := connection.facts.title:
             self._host.title_told = title
 
@@ -284,18 +286,22 @@ class AgentTurns(AgentLoop):
         is_there = place.session == connection.session
         if connection.abilities.forks:
             try:
-                await connection.fork(place.session)
+                await self._fork(connection, place)
             except AgentFailed:
                 if is_there or not connection.goes_back:
                     raise
                 # The agent may have to open it first, after its program was started anew.
                 await connection.go_to(place.session)
-                await connection.fork(place.session)
+                await self._fork(connection, place)
         elif not is_there:
             if not connection.goes_back:
                 raise AgentFailed(f"{self._host.title} cannot open an earlier session.")
             await connection.go_to(place.session)
         connection.begun_at = place
+
+    async def _fork(self, connection: AgentConnection, place: AgentPlace) -> None:
+        await connection.fork(place.session)
+        self._host.places.note_copy(connection.session)
 
     async def _blocks_of(self, message: Message, connection: AgentConnection) -> Sequence[Block]:
         blocks: list[Block] = []

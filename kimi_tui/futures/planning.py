@@ -130,6 +130,8 @@ class Planner:
         self._session = soul.session
         self._launch = launch
         self._environ = environ
+        self._tiers: dict[str, Tier] = {}
+        """By backend of the sandbox; to find one takes a process, and nothing of the machine changes while the program runs."""
 
     async def planned(self, plan: FuturesPlan) -> list[Planned]:
         """Check a plan; return what each future is to do.
@@ -285,7 +287,9 @@ class Planner:
                     hidden = own.policy_for(work, creates=False).hidden
                 except NoSandbox:
                     own = None
-            tier = tier_of("" if own is None else own.backend, self._environ)
+            backend = "" if own is None else own.backend
+            tier = self._tiers.get(backend) or tier_of(backend, self._environ)
+            self._tiers[backend] = tier
             copied = {one.strip("/") for one in self._launch.config.futures.copy}
             shares = shares_of(past.files(past.newest), work, hidden, copied)
             return Ground(tier, shares, own is not None)

@@ -921,9 +921,8 @@ def _moved(fork: Session, before: Path, now: Path) -> None:
 def _stamped(forks: Sequence[Path], base: Path, files: Manifest) -> None:
     """Tell forks which files the frozen folder has; without that their first scans read all of them."""
     with contextlib.suppress(OSError):
-        for fork in forks:
-            log_of_fork = SnapshotLog(fork / FILES_NAME / LOG_NAME)
-            hand_over_stamps(log_of_fork, base, files)
+        logs = [SnapshotLog(fork / FILES_NAME / LOG_NAME) for fork in forks]
+        hand_over_stamps(logs, base, files)
 
 
 def free_ports(count: int) -> list[int]:

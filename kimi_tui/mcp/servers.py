@@ -25,7 +25,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp import package
 from kimi_tui.mcp.config import BadEntry, Found, ServerConfig, check_url
 from kimi_tui.mcp.permissions import Permissions, Yes, digest_of_tools
-from kimi_tui.mcp.process import ServerStart
+from kimi_tui.mcp.process import ServerStart, program_path
 from kimi_tui.mcp.tools import (
     LAZY_SHARE,
     CallTool,
@@ -37,7 +37,6 @@ from kimi_tui.mcp.tools import (
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.process import child_environment
-from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.policy import NoSandbox, Policy
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -516,7 +515,7 @@ class McpServers:
         folder = _folder(config, work_dir)
         sandbox, why_none = await self._host.sandbox()
         environ = {**child_environment(self._environ), **dict(config.env)}
-        argv = [_program(config.command, environ, folder, work_dir), *config.args]
+        argv = [program_path(config.command, environ, folder, work_dir), *config.args]
         one.missing = ""
         if config.sandbox and sandbox is not None:
             if config.readable:
@@ -945,22 +944,3 @@ def _missing(argv: Sequence[str], policy: Policy) -> str:
                 f'the sandbox has a /tmp of its own, without "{shown}": move that to another folder'
             )
     return ""
-
-
-def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:
-    """Return the full path of a server's program.
-
-    A name is looked up where no command in the sandbox could have put a program.
-
-    Raises:
-        BadEntry: there is none.
-    """
-    command = os.path.expanduser(command)
-    if "/" in command:
-        path = os.path.normpath(folder / command)
-        if os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-        raise BadEntry(f'"{one_line(command)[:100]}" is not a program')
-    if found := find_program(command, environ, work_dir):
-        return found
-    raise BadEntry(f'the program "{one_line(command)[:60]}" was not found')

@@ -1,4 +1,4 @@
-"""Settings of other agents, found and described: MCP servers, hooks, skills, commands, agents, notes and permissions.
+"""Settings of other agents, found and described: MCP servers, hooks, skills, commands, agents, notes, permissions, status lines.
 
 Files are only read, and nothing in them is run or asked. What this program reads of another agent by itself anyway is listed
 as such, and so is what has no counterpart here. `settings_taking` writes a single one to where this program has its own.
@@ -28,7 +28,9 @@ from kimi_tui.migration import claude_code, codex, foreign_files, gemini, kimi_c
 from kimi_tui.migration.tool_names import our_name
 from kimi_tui.tools.command_groups import never_because
 
-Kind = Literal["MCP server", "hook", "skill", "command", "agent", "note", "permission"]
+Kind = Literal[
+    "MCP server", "hook", "skill", "command", "agent", "note", "permission", "status line"
+]
 State = Literal["new", "present", "used", "unusable"]
 KINDS: tuple[Kind, ...] = (
     "MCP server",
@@ -38,6 +40,7 @@ KINDS: tuple[Kind, ...] = (
     "agent",
     "note",
     "permission",
+    "status line",
 )
 STATE_WORDS: Mapping[State, str] = {
     "new": "can be imported",
@@ -48,6 +51,7 @@ STATE_WORDS: Mapping[State, str] = {
 
 Json = dict[str, Any]
 _MOST_BYTES = 8 << 20
+_LONGEST_INTERVAL_S = 3_600
 _MOST_TEXT = 64 << 10
 _MOST_FOUND = 1_000
 _MOST_NAMED = 30
@@ -158,6 +162,8 @@ class _SettingsFinder:
                 settings = self._object(root / file)
                 if settings.get("hooks"):
                     self._used(name, "hook", root / file, owner)
+                if settings.get("disableAllHooks") is not True:
+                    self._status_line(name, root / file, owner, settings.get("statusLine"))
                 rules = lenient_json.mapping(settings.get("permissions"))
                 for key in ("allow", "ask", "deny"):
                     self._permissions(name, root / file, owner, rules.get(key), key)
@@ -304,6 +310,42 @@ class _SettingsFinder:
         if json.dumps(hook.command) in self._config or hook.command in self._config:
             return "present", "config.toml has a hook with this command"
         return "new", ""
+
+    def _status_line(
+        self, agent: str, path: Path, place: Literal["user", "folder"], found: object
+    ) -> None:
+        """Note the command of Claude's status line, and the interval at which it runs."""
+        entry = {"command": found} if isinstance(found, str) else lenient_json.mapping(found)
+        command, interval = entry.get("command"), entry.get("refreshInterval")
+        if not isinstance(command, str) or not command.strip():
+            return
+        seconds = 0
+        if isinstance(interval, int | float) and not isinstance(interval, bool):
+            # Claude's is a number of seconds from 1.
+            seconds = round(min(max(interval, 0), _LONGEST_INTERVAL_S)) if interval >= 1 else 0
+        state: State = "new"
+        why = "its first line of output is shown below the prompt; it runs outside the sandbox"
+        ours = lenient_json.mapping(_parsed_toml(self._config).get("statusline")).get("command")
+        if place == "folder":
+            state, why = (
+                "unusable",
+                "it belongs to this folder; if you trust it, set statusline.command in your config.toml",
+            )
+        elif ours:
+            state = "present"
+            why = "config.toml has a status line command"
+        about = f"interval: {seconds} seconds\n" if seconds else ""
+        self._add(
+            agent,
+            "status line",
+            one_line(command)[:60],
+            path,
+            place,
+            visible_text(f"{about}command:\n{command}"),
+            state,
+            why,
+            {"command": command, "interval": seconds},
+        )
 
     def _permissions(
         self, agent: str, path: Path, place: Literal["user", "folder"], rules: object, key: str
@@ -516,6 +558,14 @@ class _SettingsFinder:
         except (ValueError, RecursionError):
             self.remarks.append(f"{one_line(short(path))} is not TOML.")
             return {}
+
+
+def _parsed_toml(text: str) -> Json:
+    """Return the tables of our own configuration; none if it cannot be read, which is said elsewhere."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _without_comments(data: bytes) -> bytes:

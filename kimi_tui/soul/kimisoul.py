@@ -395,9 +395,9 @@ class KimiSoul:
         return ""
 
     @property
-    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The modes and the models of an agent that has its own, by name; empty for our own agent."""
-        return (), ()
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """The modes, models and reasoning efforts of an agent that has its own, by name; empty for our own agent."""
+        return (), (), ()
 
     @property
     def model_facts(self) -> ModelChanged:

@@ -222,8 +222,8 @@ async def open_session(
             configured_toolset, Config() if stage.demo else config, skills, kinds
         )
         if external:
-            # An external agent has tools, skills, hooks and checks of its own.
-            skills, kinds, hooks, servers = None, None, None, ()
+            # An external agent has tools, skills and checks of its own.
+            skills, kinds, servers = None, None, ()
             toolset = toolset.without(*toolset.names)
         soul = await open_soul(
             kind=engine,
@@ -345,6 +345,7 @@ async def _external_engine(
     name, *arguments = agent
     model = AgentModel(name)
     host = AgentHost(name, arguments, launch.config.external_agents, session, model)
+    host.tells_servers = not launch.bare
     await asyncio.to_thread(host.places.read)
     return maker(host), model
 

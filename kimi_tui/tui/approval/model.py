@@ -16,6 +16,7 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells
 
 from kimi_tui import foreign_text
+from kimi_tui.agent_parts import LET_DECIDE
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.row_window import RowWindow
@@ -118,7 +119,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         return (
             *offered,
             Choice("e", other if is_several else "Write another answer", "instead"),
-            Choice("l" if keys else "n", "Let the agent decide", "once"),
+            Choice("l" if keys else "n", visible(request.no_offer) or LET_DECIDE, "once"),
         )
     if request.kind == "pause":
         told = (Choice("e", visible(request.words_offer), "instead"),)

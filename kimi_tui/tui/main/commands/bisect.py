@@ -243,7 +243,7 @@ async def _offer(
                 result="rewind",
             )
         )
-        if soul.dmails.enabled:
+        if soul.dmails.enabled and "dmails" in main.conversation.state.parts:
             items.append(
                 ListedItem(
                     Entry(

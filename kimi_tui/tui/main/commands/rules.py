@@ -175,15 +175,18 @@ async def _hook_items(found: Hooks) -> Sequence[ListedItem]:
             about.append(f"Only if: {hook.condition}")
         if hook.trouble:
             about.append(f"It cannot run: {hook.trouble}.")
+        elif why := found.why_not(hook):
+            about.append(f"It does not run in this session: {why}.")
         if not is_own:
             about.append(_FOLDER_WORDS[state])
         runs = is_own or state == "allowed"
+        is_heard = not hook.trouble and not found.why_not(hook)
         items.append(
             ListedItem(
                 Entry(
                     f"{hook.event}{f' {hook.matcher}' if hook.matcher else ''}",
                     hook.command,
-                    holds=runs and not is_off and not hook.trouble,
+                    holds=runs and not is_off and is_heard,
                     group=short(hook.path) if is_own else f"{short(hook.path)} ({state})",
                 ),
                 "\n".join(about),

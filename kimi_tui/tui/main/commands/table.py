@@ -168,7 +168,7 @@ COMMANDS = CommandTable(
         argument="[NAME | allow]",
         values=_agents,
         opens=True,
-        needs="session",
+        needs="model",
         aliases=("agent", "subagents"),
     ),
     Command(
@@ -349,7 +349,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
-        needs="model",
+        needs="session",
     ),
     Command(
         "mcp",
@@ -447,10 +447,10 @@ COMMANDS = CommandTable(
         "thinking",
         "Set the reasoning effort",
         "Set the reasoning effort for this folder; without an argument, show it.",
-        session.thinking,
+        external_agents.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
-        needs="model",
+        needs="session",
         aliases=("effort", "reasoning"),
     ),
     Command(
