@@ -64,7 +64,7 @@ async def test_a_server_that_ends_is_started_again_and_its_tools_stay(folder: Pa
     async with session(folder) as one:
         found = await one.call("mcp__made__crash")
         assert found.is_error
-        assert "ended with exit code 3" in found.message
+        assert "exited with code 3" in found.message
         # The next call waits for the new process.
         assert (await one.call("mcp__made__echo", {"text": "again"})).output == "again"
         assert len(one.host.changes) == 1

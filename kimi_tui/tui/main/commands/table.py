@@ -163,7 +163,7 @@ COMMANDS = CommandTable(
     Command(
         "agents",
         "List the sub-agents",
-        "List the sub-agents of this session and the sub-agent types; NAME opens a sub-agent.",
+        "List the sub-agents of this session and their types; NAME opens a sub-agent.",
         subagents.agents,
         argument="[NAME | allow]",
         values=_agents,
