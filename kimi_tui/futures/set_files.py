@@ -152,8 +152,8 @@ def free_ports(count: int) -> list[int]:
 
 def _stamped(sessions: Sequence[Path], base: Path, files: Manifest) -> None:
     with contextlib.suppress(OSError):
-        for one in sessions:
-            hand_over_stamps(SnapshotLog(one / FILES_NAME / LOG_NAME), base, files)
+        logs = [SnapshotLog(one / FILES_NAME / LOG_NAME) for one in sessions]
+        hand_over_stamps(logs, base, files)
 
 
 def _left(base: Base, place: Path) -> None:

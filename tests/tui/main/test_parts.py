@@ -141,7 +141,7 @@ async def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[
         server.script(say("The answer."), say("Another answer."))
         async with desk(folder, server.base_url) as one:
             await one.ready()
-            assert isinstance(one.screen.conversation.soul, Soul)
+            assert isinstance(one.screen.conversation.soul, Bare)
             assert parts_of(one.screen.conversation.soul) == {"session"}
             assert "goes back to any step" not in await one.sees("stops the agent")
             await one.say("A question")
@@ -155,7 +155,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
 ) -> None:
     async with bare(tmp_path, monkeypatch) as one:
         needing = {command.name for command in COMMANDS if command.needs not in (None, "session")}
-        assert len(needing) == 31
+        assert len(needing) == 30
         assert needing.isdisjoint(command.name for command in one.screen.commands)
         # A missing command is treated as an unknown word: similar commands are named, and this one is not.
         await one.say("/rewind")
