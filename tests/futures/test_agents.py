@@ -34,6 +34,7 @@ COMMANDS = {
     "alpha": "echo alpha >> src/f1.py; rm -f src/f2.py; mkdir -p new; echo 1 > new/alpha",
     "beta": "chmod +x src/f3.py; ln -s f4.py src/link; printf '\\000\\001' > binary",
     "clash": "echo clash >> src/f1.py; echo own > clash.txt",
+    "slow": "sleep 3; echo slow >> src/f1.py",
     "ask": "true",
     "wait": "touch waiting; sleep 60",
     "place": "pwd > place.txt",
@@ -210,11 +211,12 @@ async def test_a_no_ends_one_and_the_other_goes_on(scene: Scene) -> None:
 
 @pytest.mark.exhaustive
 async def test_a_conflict_stays_as_it_is_and_is_told(scene: Scene) -> None:
+    # The second one ends first, and its changes come second all the same.
     work, soul = scene.work, scene.soul
     before = contents(work)
-    TASKS.append(["alpha", "clash"])
+    TASKS.append(["slow", "clash"])
     await soul.run("clash")
-    assert (work / "src" / "f1.py").read_text() == "x = 1\nalpha\n"
+    assert (work / "src" / "f1.py").read_text() == "x = 1\nslow\n"
     assert (work / "clash.txt").read_text() == "own\n"
     told = results(scene)[1]
     assert "1 file of its changes could not be applied" in told
