@@ -292,7 +292,9 @@ async def open_session(
         soul.agents_config = config.agents
         if not stage.demo:
             soul.agent_models = partial(_agent_model, launch)
-            soul.agent_copies = partial(_agent_copies, launch, soul)
+            if given is None:
+                # A future has files of its own already.
+                soul.agent_copies = partial(_agent_copies, launch, soul)
         if launch.once_only:
             soul.answer_once_only()
         not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
