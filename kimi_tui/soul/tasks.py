@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from kimi_tui.soul.errors import SoulBusy
+from kimi_tui.soul.errors import RunCancelled, SoulBusy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -197,6 +197,11 @@ class OneAtATime:
         except asyncio.CancelledError:
             if not task.done():
                 await self.interrupt()
+                # Nobody else asks for the error any more, and asyncio reports one that nobody asked for as a fault.
+                if not task.cancelled():
+                    error = task.exception()
+                    if error is not None and not isinstance(error, RunCancelled):
+                        log.error("failed while it was being stopped", exc_info=error)
             raise
         finally:
             if self._task is task:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from typing import Any
 
 import pytest
 
-from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
+from kimi_tui.soul.errors import RunCancelled
+from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion
 
 
 async def test_orphans_are_waited_for_and_their_faults_are_logged(
@@ -58,3 +61,32 @@ async def test_a_cancel_waits_for_work_that_must_not_be_cut_short() -> None:
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert done == [1]
+
+
+@pytest.mark.parametrize(("error", "is_logged"), [(RunCancelled(), False), (OSError(), True)])
+async def test_a_turn_whose_caller_is_cancelled_leaves_no_error_that_nobody_asked_for(
+    error: Exception, is_logged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, told: reported.append(told))
+    alone, began = OneAtATime(lambda: None), asyncio.Event()
+
+    async def turn() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise error from None
+
+    caller = asyncio.create_task(alone.run(turn(), stoppable=True))
+    await began.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    del caller
+    # What holds the task is let go in the next turn of the loop.
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not reported
+    assert ("failed while it was being stopped" in caplog.text) == is_logged
+    assert not alone.running
