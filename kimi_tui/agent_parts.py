@@ -19,6 +19,8 @@ MODE_TITLES: dict[Mode, str] = {
     "all": "allow all",
 }
 """The titles of the modes, the same on every screen. Their values in settings and on the command line are the keys."""
+LET_DECIDE = "Let the agent decide"
+"""The words for no answer to a question of the agent."""
 NO_SANDBOX = "no sandbox"
 """The words after a mode in which commands run without asking and without a sandbox."""
 
@@ -45,7 +47,7 @@ _PART_WORDS: dict[PartName, str] = {
     "tasks": "background tasks",
     "dmails": "D-Mails",
     "session": "session commands",
-    "model": "the models, tools and compaction of kimi-tui",
+    "model": "the models, tools, compaction and futures of kimi-tui",
 }
 
 

@@ -62,7 +62,9 @@ class AgentModel(ChatProvider):
         Raises:
             LLMNotSupported: always.
         """
-        raise LLMNotSupported(f"kimi-tui cannot ask the model of {self._title} itself.")
+        raise LLMNotSupported(
+            f"kimi-tui cannot send requests of its own to the model of {self._title}."
+        )
         yield
 
     async def aclose(self) -> None:

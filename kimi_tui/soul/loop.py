@@ -101,11 +101,11 @@ _TELL = "Tell the agent something and continue"
 
 _ENDINGS = {
     "length": (
-        "The answer was cut: the model reached its output limit.",
+        "The answer was cut off: the model reached its output limit.",
         "Ask it to continue, or to answer in smaller parts.",
     ),
     "content_filter": (
-        "The provider's content filter cut the answer.",
+        "The provider's content filter cut off the answer.",
         "Write the message in other words.",
     ),
 }
