@@ -159,7 +159,7 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         assert needing.isdisjoint(command.name for command in one.screen.commands)
         # A missing command is no unknown word: what the agent lacks is said, and the text can be sent to it.
         await one.say("/rewind")
-        await one.sees("This agent does not support time travel.")
+        await one.sees("This agent does not support time travel; kimi-tui's own agent does.")
         await one.sees("again sends the text to the agent.")
         one.screen.prompt.area.put("")
         await one.pilot.press(*"/un")
