@@ -105,7 +105,7 @@ class AgentPipe:
             ConnectionError: the program has ended, or takes no messages any more.
         """
         if self._writer is None or self._is_closing or self.ended.is_set():
-            raise ConnectionError(self.why or "the program has ended")
+            raise ConnectionError(self.why or "the program is no longer running")
         if "method" not in message:
             self._asked.discard(_hashable(message.get("id")))
             self._answered.set()

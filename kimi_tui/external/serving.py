@@ -60,7 +60,7 @@ _QUESTIONS = {
     "fetch": "Fetch this page?",
     "read": "Read this?",
     "search": "Search this?",
-    "switch_mode": "Continue this way?",
+    "switch_mode": "Change the mode?",
 }
 
 
@@ -217,7 +217,7 @@ class AgentServices(acp.Client):
         asked = ApprovalQuestion(
             asks=Asks("pause", stops=False),
             question=question,
-            detail="" if edits else _detail(facts, work_dir),
+            detail="" if edits else _detail(facts, work_dir, question),
             where=f"asked by {self._title}, which runs outside the sandbox of kimi-tui",
             edits=edits,
             protected=True,
@@ -610,11 +610,13 @@ def _distinct(name: str, taken: dict[str, schema.PermissionOption]) -> str:
     return shown
 
 
-def _detail(facts: CallFacts, work_dir: str) -> str:
-    """Return what the agent wants to do, in full."""
+def _detail(facts: CallFacts, work_dir: str, question: str) -> str:
+    """Return what the agent wants to do, in full, without the question that is asked above it."""
     text = facts.text()
     if facts.says_command:
-        lines = [facts.command, *([f"\n{text}"] if text and facts.command not in text else [])]
+        # An agent may repeat the command between other words, such as the folder in which it runs.
+        words = [one.strip("\n") for one in text.split("\n\n") if facts.command not in one]
+        lines = [facts.command, *(f"\n{one}" for one in words if one.strip() not in ("", question))]
     else:
         lines = [facts.title, *(shown_path(path, work_dir) for path in facts.paths())]
         if facts.raw_input:
@@ -625,7 +627,7 @@ def _detail(facts: CallFacts, work_dir: str) -> str:
     if len(words) > _LONGEST_DETAIL:
         left = len(words) - _LONGEST_DETAIL
         words = f"{words[:_LONGEST_DETAIL]}\n[… {left:,} characters are not shown …]"
-    return words or "It does not say what it wants to do."
+    return words or "The agent did not say what it wants to do."
 
 
 def _refused(why: str) -> RequestError:

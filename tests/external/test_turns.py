@@ -190,7 +190,10 @@ async def test_a_stop_ends_the_turn_within_a_second(desk: AgentDesk, word: str) 
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("die 4", "scripted has ended: it ended with exit code 4; its last output: ValueError"),
+        (
+            "die 4",
+            "scripted is no longer running: it exited with code 4; its last output: ValueError",
+        ),
         pytest.param(
             "fail no money",
             "scripted could not answer: no money.",
@@ -346,7 +349,7 @@ async def test_a_program_that_is_no_agent_is_ended_with_one_line(desk: AgentDesk
     desk.configure(["yes", "no message of any protocol"])
     async with desk.session() as one:
         (words,) = await one.soul.prepare_model()
-        assert words.startswith("scripted has ended: its output is not the Agent Client Protocol.")
+        assert words.startswith("scripted is no longer running: its output is not the Agent Client Protocol.")
 
 
 async def test_a_session_that_lost_the_newest_messages_is_told_those_alone(
@@ -363,5 +366,5 @@ async def test_a_session_that_lost_the_newest_messages_is_told_those_alone(
         assert "say one" not in known[1]
         (said,) = [each.text for each in one.of(ev.Notice)]
         assert said == (
-            "scripted did not keep the newest 2 messages, so that its session has them as text."
+            "scripted did not keep the newest 2 messages. Its session gets them as text."
         )

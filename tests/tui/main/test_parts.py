@@ -141,7 +141,7 @@ async def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[
         server.script(say("The answer."), say("Another answer."))
         async with desk(folder, server.base_url) as one:
             await one.ready()
-            assert isinstance(one.screen.conversation.soul, Soul)
+            assert isinstance(one.screen.conversation.soul, Bare)
             assert parts_of(one.screen.conversation.soul) == {"session"}
             assert "goes back to any step" not in await one.sees("stops the agent")
             await one.say("A question")

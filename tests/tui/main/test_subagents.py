@@ -90,7 +90,9 @@ async def test_one_is_read_steered_and_rewound_in_its_own_chat_and_goes_on(tmp_p
         await one.sees("Rewinding here frees")
         await one.pilot.press("down", "down", "enter")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.sees("The main conversation is rewound to before its result.")
+        await one.sees(
+            "The main conversation also goes back, to just before this sub-agent's result."
+        )
         await one.confirm("r", "Rewind the sub-agent")
         await one.sees("Rewound explore-1 to")
         assert one.screen.subagents.view is None
