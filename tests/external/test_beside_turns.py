@@ -246,3 +246,21 @@ def test_an_agent_that_is_known_needs_no_command(desk: AgentDesk) -> None:
     assert (program.argv[0], program.mcp) == (sys.executable, False)
     with pytest.raises(AgentMissing, match="has no command"):
         agent_program("nobody", (), agents, os.environ, desk.work)
+
+
+async def test_one_session_is_open_at_the_agent(desk: AgentDesk, able: Able) -> None:
+    able("fork resume close")
+    async with desk.session() as one:
+        for word in ("one", "two", "three"):
+            await one.say(f"say {word}")
+            assert one.soul.host.tidying is not None
+            await one.soul.host.tidying
+        opened = [each["sessionId"] for each in desk.sent_of("session/prompt")]
+        closed = [each["sessionId"] for each in desk.sent_of("session/close")]
+        assert closed == opened[:2]
+        # A rewind opens a closed one again.
+        await one.soul.travel.rewind(Target(one.point))
+        await one.soul.travel.rewind(Target(one.soul.session.context.checkpoints[2].id))
+        assert json.loads(await one.say("know")) == ["say one", "know"]
+        assert [each["sessionId"] for each in desk.sent_of("session/resume")] == [opened[0]]
+        assert len(desk.sent_of("session/new")) == 1

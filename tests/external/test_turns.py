@@ -349,7 +349,9 @@ async def test_a_program_that_is_no_agent_is_ended_with_one_line(desk: AgentDesk
     desk.configure(["yes", "no message of any protocol"])
     async with desk.session() as one:
         (words,) = await one.soul.prepare_model()
-        assert words.startswith("scripted is no longer running: its output is not the Agent Client Protocol.")
+        assert words.startswith(
+            "scripted is no longer running: its output is not the Agent Client Protocol."
+        )
 
 
 async def test_a_session_that_lost_the_newest_messages_is_told_those_alone(
