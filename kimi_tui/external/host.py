@@ -150,11 +150,10 @@ class AgentHost:
 
     def _tell_left_out(self, offered: OfferedServers) -> None:
         """Say once which MCP servers the agent is not told of."""
-        if (words := offered.left_out_words) and words not in self._told:
+        words = offered.left_out_words(self.title)
+        if words and words not in self._told:
             self._told.add(words)
-            self.tell(
-                f"{self.title} uses the MCP servers of its own configuration and yours.", words
-            )
+            self.tell(words, "/external-agent lists your MCP servers that it gets.")
 
     def on_facts(self) -> None:
         """Take over what the agent says of its settings."""
