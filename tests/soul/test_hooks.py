@@ -274,7 +274,7 @@ async def test_time_travel_is_told(tmp_path: Path) -> None:
     assert ("dmail", "agent") in heard
     assert ("rewind", "rewind") in heard
     assert ("rewind", "undo") in heard
-    assert told[-1] == ("SessionEnd", "other")
+    assert heard[-1] == ("SessionEnd", "other")
 
 
 async def test_a_compaction_that_was_asked_for_can_be_refused(tmp_path: Path) -> None:
