@@ -60,6 +60,15 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         assert one.soul.agent_words == "scripted, Code"
 
 
+async def test_a_change_that_failed_is_none(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        await one.say("refused a.txt")
+        (result,) = one.of(ev.ToolResult)
+        assert result.is_error
+        assert not [block for block in result.display if isinstance(block, DiffBlock)]
+        assert not one.of(ev.FilesChanged)
+
+
 async def test_a_question_has_exactly_the_answers_of_the_agent(desk: AgentDesk) -> None:
     async with desk.session() as one:
         one.answer = lambda _: "Always go for it"

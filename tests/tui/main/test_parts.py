@@ -157,9 +157,10 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         needing = {command.name for command in COMMANDS if command.needs not in (None, "session")}
         assert len(needing) == 30
         assert needing.isdisjoint(command.name for command in one.screen.commands)
-        # A missing command is not run: the answer says which agent has it.
+        # A missing command is no unknown word: what the agent lacks is said, and the text can be sent to it.
         await one.say("/rewind")
         await one.sees("This agent does not support time travel; kimi-tui's own agent does.")
+        await one.sees("again sends the text to the agent.")
         one.screen.prompt.area.put("")
         await one.pilot.press(*"/un")
         await one.until(lambda: one.screen.prompt.area.text == "/un")
