@@ -103,7 +103,7 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         await one.pilot.press("x", "backspace")
         assert len(server.requests) == 1
         await one.pilot.press("enter")
-        await one.sees("Trying again now")
+        await one.sees("Retrying now")
         assert "Enter now" not in one.text()
         assert "retry in " not in row_with(one, "step 1")
         server.release()
