@@ -228,7 +228,7 @@ class LoopControl(NamedTuple):
         50_000,
         whole(0, 100_000_000),
         "Tokens of the context that are kept free for the answer.",
-        title="Answer reserve (tokens)",
+        title="Reserved for answer (tokens)",
         group=CONTEXT,
     )
     compaction_trigger_ratio: float = setting(
