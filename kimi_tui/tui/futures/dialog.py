@@ -68,8 +68,8 @@ _OF_PLAN: dict[str, FieldName] = {
     "caps": "limit",
 }
 """The field of the dialog for each part of a plan that may be wrong."""
-_CHECK = "Optional: a command that judges each, such as make test; exit code 0 passes"
-_CHECK_SHORT = "Optional: a command; exit code 0 passes"
+_CHECK = "Optional: a command that checks each, such as make test (exit code 0: passed)"
+_CHECK_SHORT = "Optional: a command (exit code 0: passed)"
 _CHECK_SHORTEST = "Optional: a command"
 _SAME, _EACH = "the same for all", "one for each"
 
@@ -320,7 +320,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._area("limit").put(form.limit)
         self._show()
         self._name_keys()
-        self._cost.show(plain("The cost is being computed.", "quiet"))
+        self._cost.show(plain("Estimating the cost…", "quiet"))
         self._area("message").focus()
         # Textual would not see that its rows are more than those of the first layout if they came before that.
         self.call_after_refresh(self._compute_soon, 0.0)
@@ -413,7 +413,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             self._changed()
         else:
             self._say(
-                f"{event.digit} is not possible. Choose {COUNTS[0]} to {COUNTS[-1]} futures.",
+                f"The number of futures must be from {COUNTS[0]} to {COUNTS[-1]}, not {event.digit}.",
                 "warn",
             )
 
@@ -575,7 +575,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         form = self._form
         if words_of_keys("\n".join([form.check, form.limit])):
             self._say(
-                "This text looks like an API key and was not accepted, as it would be stored and shown.",
+                "This text looks like an API key and was not accepted, because it would be stored and shown.",
                 "error",
             )
             return

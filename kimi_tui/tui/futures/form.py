@@ -206,8 +206,8 @@ def _most_cost(found: Estimate, plan: FuturesPlan, currency: str) -> str:
     if parts:
         return f"All futures together use at most {' or '.join(parts)}.{each}"
     if others:
-        return f"The cost has no limit.{each}"
-    return "The cost has no limit: each future works until it is done."
+        return f"There is no cost limit.{each}"
+    return "There is no limit: each future works until it is done."
 
 
 def _named(paths: Sequence[str]) -> str:

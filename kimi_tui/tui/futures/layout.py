@@ -130,7 +130,7 @@ def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> li
     """Return what is to be known of one future, in at most `rows` rows: why it failed, its own check, its last words."""
     found: list[list[Span]] = []
     if one.state == "asking":
-        asks = "It waits for your answer. Press Esc to go to the question."
+        asks = "It is waiting for your answer. Press Esc to go to the question."
         found += _wrapped(asks, "warn", width, min(2, rows), glyphs)
     if one.why and one.state in ("failed", "waiting", "stopped", "preparing"):
         style = "error" if one.state == "failed" else "quiet"

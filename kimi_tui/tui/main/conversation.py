@@ -379,8 +379,8 @@ class ConversationController:
     def values(self) -> Values:
         """The known models and thinking settings; of an external agent its models and modes."""
         if self.soul is not None and "model" not in self.state.parts:
-            modes, models = self.soul.agent_values
-            return Values(models, modes=tuple((name, "") for name in modes))
+            modes, models, thinking = self.soul.agent_values
+            return Values(models, thinking, modes=tuple((name, "") for name in modes))
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import FutureChanged
 
 _USAGE = "For example: /futures, /futures 3, or with a message to the agent: /futures 3 Use a set instead of the list"
-_NOT_YET = "It becomes a world line as soon as nothing runs in the current conversation."
+_NOT_YET = "It becomes a world line when the current turn ends."
 
 
 async def futures(main: MainParts, argument: str) -> None:
@@ -37,7 +37,7 @@ async def futures(main: MainParts, argument: str) -> None:
 
     count = number(head) if head else None
     if count is not None and count not in COUNTS:
-        said = f'"{head[:20]}" is not possible. Choose {COUNTS[0]} to {COUNTS[-1]} futures.'
+        said = f"The number of futures must be from {COUNTS[0]} to {COUNTS[-1]}, not {count}."
         main.bench.tell(said, advice=_USAGE, level="warning")
         if rest.strip():
             main.bench.keep(f"/futures {argument.strip()}")
@@ -218,7 +218,7 @@ async def steer(main: MainParts, key: str, words: str = "") -> None:
     question = TextQuestion(
         title=f"Message to future {state.number}",
         question=future_name(state),
-        consequence="It reads your message before its next step. The current conversation does not.",
+        consequence="Only this future gets your message, before its next step.",
         text=words,
         placeholder="Type to steer this future",
         verb="send",
@@ -328,8 +328,9 @@ async def _take_file(main: MainParts, one: FutureChanged, path: str) -> None:
     mine = [each for each in files.files if each.path == path] if files is not None else []
     if files is None or not mine:
         words = files.reason if files is not None else ""
+        where = "is already the same in your work folder and in"
         main.bench.tell(
-            f"{shown_name(path)} in your work folder is now as future {one.number} left it.",
+            f"{shown_name(path)} {'cannot be copied from' if words else where} future {one.number}.",
             advice=words,
         )
         return
