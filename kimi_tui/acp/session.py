@@ -282,7 +282,7 @@ class EditorSession:
                 schema.SessionConfigOptionSelect(
                     type="select",
                     id=THINKING,
-                    name="Thinking",
+                    name="Reasoning effort",
                     category="thought_level",
                     current_value=current,
                     options=[
@@ -333,7 +333,7 @@ class EditorSession:
         try:
             await self.soul.set_mode(cast("Mode", value))
         except NoSandbox as no:
-            raise _refused(f"The mode stays as it is. {no}") from no
+            raise _refused(f"The mode was not changed. {no}") from no
 
     async def _use_model(self, name: str) -> None:
         if name == self._model():

@@ -167,7 +167,7 @@ class Updates:
                 yield from self._ended(event)
             case ev.StepRetry(wait_s=wait_s, reason=reason) if wait_s and not self._past:
                 yield helpers.update_agent_thought_text(
-                    f"\n(The model is asked again in {wait_s:.0f} s: {reason})\n"
+                    f"\n(Retrying in {wait_s:.0f} s: {reason})\n"
                 )
             case ev.ContextReverted(reason="dmail"):
                 yield remark(_dmail_words(event))

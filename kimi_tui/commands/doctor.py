@@ -187,11 +187,7 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
     command = clipboard_command(environ, [work])
     hinders = "" if command else clipboard_advice(environ, option)
-    how = (
-        f"copied with {Path(command[0]).name} and the terminal"
-        if command
-        else "copied with the terminal (OSC 52)"
-    )
+    how = f"copied with {Path(command[0]).name} and OSC 52" if command else "copied with OSC 52"
     yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
     way_in = (
@@ -329,7 +325,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         )
     from kimi_tui.base_url import shown_url
 
-    name = f"{choice.model or 'the only model of the server'} at {shown_url(choice.base_url)}"
+    name = f"{choice.model or 'the only model there (none is configured)'} at {shown_url(choice.base_url)}"
     if offline:
         return CheckResult("model", "ok", f"{name}; the server was not contacted (--offline)")
     from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -516,12 +512,12 @@ def _other_files(tier: Tier) -> Iterator[CheckResult]:
     past, futures = "past files", "futures"
     match tier:
         case "overlay":
-            seen = "bisect and run-at run commands on old files, which are shown at the path of the work folder (overlayfs)"
+            seen = "bisect and run-at run commands on old files, which are mounted over the work folder (overlayfs)"
             yield CheckResult(past, "ok", seen)
             seen = "each future has its own files at the path of the work folder (overlayfs)"
             yield CheckResult(futures, "ok", seen)
         case "copy":
-            seen = "bisect and run-at run commands on a copy of the old files, which is shown at the path of the work folder; folders that git ignores are read-only"
+            seen = "bisect and run-at run commands on a copy of the old files, which is mounted over the work folder; folders that git ignores are read-only"
             yield CheckResult(past, "ok", seen)
             seen = "each future has a copy of the files at the path of the work folder"
             yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")
@@ -536,7 +532,7 @@ def _other_files(tier: Tier) -> Iterator[CheckResult]:
                 futures,
                 "warn",
                 "each future has a copy of the files at another path",
-                "A program that has the path of the work folder written into it reads and changes the real files, not the copy.",
+                "A program with a hard-coded path to the work folder reads and changes the real files, not the copy.",
             )
 
 

@@ -50,7 +50,7 @@ def _parser() -> CommandLineParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("id", metavar="ID", nargs="?", default="", help="the setting to import")
-    parser.add_argument("--yes", action="store_true", help="with ID: import it without asking")
+    parser.add_argument("--yes", action="store_true", help="with ID: do not ask for confirmation")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     return parser
 

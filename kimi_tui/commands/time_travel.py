@@ -84,7 +84,7 @@ def _switch_parser(name: str) -> CommandLineParser:
         "place",
         metavar="K[:N]",
         type=place_on_a_line,
-        help="world line K, or the part of it before its checkpoint N",
+        help="world line K, or with K:N only the part before its checkpoint N",
     )
     return _with_files(parser)
 
@@ -107,7 +107,7 @@ _PARSERS = {
     "switch": partial(_switch_parser, "switch"),
     "jump": partial(_switch_parser, "jump"),
     "undo": partial(command, "undo", "Undo the last rewind, switch, D-Mail, compaction or clear."),
-    "redo": partial(command, "redo", "Redo what was undone last."),
+    "redo": partial(command, "redo", "Redo the last undo."),
     "dmail": _dmail_parser,
 }
 

@@ -87,7 +87,7 @@ KNOWN: Mapping[str, KnownAgent] = {
             "Goose",
             (("goose", "acp"),),
             ("GOOSE_", "ANTHROPIC_", "OPENAI_", "GOOGLE_"),
-            "its installation is described at https://block.github.io/goose",
+            "to install it, see https://block.github.io/goose",
             "goose configure",
         ),
         KnownAgent(

@@ -267,8 +267,9 @@ class AgentConnection:
         )
         if said.protocol_version != acp.PROTOCOL_VERSION:
             raise AgentFailed(
-                f"{title} speaks version {said.protocol_version} of the Agent Client Protocol, "
-                f"and kimi-tui speaks version {acp.PROTOCOL_VERSION}."
+                f"{title} uses version {said.protocol_version} of the Agent Client Protocol, "
+                f"but kimi-tui needs version {acp.PROTOCOL_VERSION}.",
+                advice=f"Update {title} or kimi-tui.",
             )
         able = said.agent_capabilities or schema.AgentCapabilities()
         sessions = able.session_capabilities or schema.SessionCapabilities()
@@ -505,9 +506,9 @@ class AgentConnection:
 
     def has_ended(self) -> AgentFailed:
         """Return the error that says that the program has ended."""
-        why = self._pipe.why or "it ended"
+        why = f": {self._pipe.why}" if self._pipe.why else ""
         return AgentFailed(
-            f"{self.program.title} has ended: {why}.",
+            f"{self.program.title} is no longer running{why}.",
             advice="Your next message starts it again.",
         )
 
@@ -552,9 +553,10 @@ class AgentConnection:
         match method:
             case schema.EnvVarAuthMethod(vars=variables):
                 names = ", ".join(one_line(one.name)[:60] for one in variables[:3])
-                return f"set {names} before kimi-tui starts"
+                return f"set {names} and restart kimi-tui"
             case schema.TerminalAuthMethod(args=arguments):
-                words = (Path(self.program.argv[0]).name, *(arguments or ()))
+                program, *own = self.program.argv
+                words = (Path(program).name, *own, *(arguments or ()))
                 return f"run {one_line(' '.join(words))[:120]} in a terminal"
             case _:
                 return ""

@@ -100,7 +100,10 @@ class AgentHost:
                 self._session.work_dir,
             )
         except AgentMissing as missing:
-            raise AgentFailed(str(missing)) from missing
+            raise AgentFailed(
+                str(missing),
+                advice="To continue with another agent, run kimi-tui --external-agent NAME --continue.",
+            ) from missing
 
     async def connected(self) -> AgentConnection:
         """Return the connection to the running agent, which is started if it does not run.

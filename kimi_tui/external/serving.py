@@ -60,7 +60,7 @@ _QUESTIONS = {
     "fetch": "Fetch this page?",
     "read": "Read this?",
     "search": "Search this?",
-    "switch_mode": "Continue this way?",
+    "switch_mode": "Change the mode?",
 }
 
 
@@ -627,7 +627,7 @@ def _detail(facts: CallFacts, work_dir: str, question: str) -> str:
     if len(words) > _LONGEST_DETAIL:
         left = len(words) - _LONGEST_DETAIL
         words = f"{words[:_LONGEST_DETAIL]}\n[… {left:,} characters are not shown …]"
-    return words or "It does not say what it wants to do."
+    return words or "The agent did not say what it wants to do."
 
 
 def _refused(why: str) -> RequestError:

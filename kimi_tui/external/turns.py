@@ -44,7 +44,7 @@ _SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
 _UNTOLD = frozenset({"marker", "note"})
 _STOPPED = {
     "max_tokens": (
-        "The answer was cut: the model reached its output limit.",
+        "The answer was cut off: the model reached its output limit.",
         "Ask it to continue, or to answer in smaller parts.",
     ),
     "max_turn_requests": (
@@ -237,11 +237,14 @@ class AgentTurns(AgentLoop):
         if before:
             text = await asyncio.to_thread(conversation_text, before, _HISTORY_TOKENS)
             blocks.append(helpers.text_block(prompt("external_history", HISTORY=text)))
+            where = f"{self._host.title} starts a new session of its own, which gets {_counted(len(before))} as text."
+            if known:
+                where = f"{self._host.title} did not keep {_newest(len(before))}. Its session gets {'it' if len(before) == 1 else 'them'} as text."
             self._conversation.wire.publish(
                 Notice(
                     "info",
-                    f"{self._host.title} continues in a new session of its own, which has {_counted(len(before))} as text.",
-                    "It has the messages and tool calls, but not its earlier reasoning.",
+                    where,
+                    "The text includes tool calls, but not the earlier reasoning.",
                 )
             )
         for message in new:
@@ -321,4 +324,8 @@ class AgentTurns(AgentLoop):
 
 
 def _counted(n_messages: int) -> str:
-    return "the message" if n_messages == 1 else f"the {n_messages:,} messages up to here"
+    return "1 earlier message" if n_messages == 1 else f"{n_messages:,} earlier messages"
+
+
+def _newest(n_messages: int) -> str:
+    return "the newest message" if n_messages == 1 else f"the newest {n_messages:,} messages"

@@ -263,7 +263,7 @@ class Hooks:
         if again.by:
             return BeforeTool(again.by, again.reason)
         if again.arguments is not None:
-            return BeforeTool("several hooks", "they change the input of this call again and again")
+            return BeforeTool("several hooks", "they keep changing the input of this call")
         context = "\n".join(dict.fromkeys(filter(None, (first.context, again.context))))
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
         return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)

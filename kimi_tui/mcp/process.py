@@ -145,8 +145,10 @@ class ServerProcess:
         except OSError as error:
             return f"it could not be started: {one_line(str(error.strerror))}"
         if code is None:
-            return "it ended" if self._supervised.at_end else ""
-        return f"it ended with exit code {code}" if code else "it ended"
+            return "it exited" if self._supervised.at_end else ""
+        if code < 0:
+            return f"it was ended by signal {-code}"
+        return f"it exited with code {code}" if code else "it exited"
 
     def close(self) -> None:
         """End the program and everything that it started: by the end of its input, then SIGTERM, then SIGKILL."""

@@ -288,7 +288,7 @@ class McpServers:
             if "" in off:
                 one.state, one.why = "off", "you switched it off"
             elif yes is None:
-                one.state, one.why = "asks", "this project's server needs your approval"
+                one.state, one.why = "asks", "this folder's server needs your approval"
                 waiting.append(one.config.name)
             else:
                 self._begin(one, yes)
@@ -320,7 +320,7 @@ class McpServers:
             advice = "Start kimi-tui in this folder and use /mcp allow NAME."
         self._host.tell(
             "warning",
-            f"This project's MCP {are} not started until you allow {them}: {shown}.",
+            f"This folder's MCP {are} not started until you allow {them}: {shown}.",
             advice,
             "",
             solved=False,
@@ -370,7 +370,7 @@ class McpServers:
                 one.why = why
                 self._tell_failed(one, topic)
                 break
-            one.state, one.why = "starting", f"{why}; it is started again"
+            one.state, one.why = "starting", f"{why}; restarting"
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(one.stopping.wait(), pause)
         one.settled.set()
@@ -404,7 +404,7 @@ class McpServers:
         found = await asyncio.to_thread(_imported)
         config, unset = one.config.replaced(self._environ)
         if unset:
-            raise BadEntry(f"the variable {some_of(list(unset), 3)} is not set")
+            raise BadEntry(f"environment variable not set: {some_of(list(unset), 3)}")
         start = None
         auth = None
         if config.transport == "stdio":
@@ -496,7 +496,7 @@ class McpServers:
                 how = f"/mcp allow {config.name} shows them and asks again."
                 self._host.tell(
                     "warning",
-                    f"The tools of this project's MCP server {config.name} differ from those that you allowed, so the agent does not get them.",
+                    f"The tools of this folder's MCP server {config.name} differ from those that you allowed, so the agent does not get them.",
                     how if self._is_attended else "",
                     "",
                     solved=False,
@@ -784,7 +784,7 @@ class McpServers:
         await self._stop(one)
         one.off, yes = await asyncio.to_thread(self._known, one.config)
         if yes is None:
-            one.state, one.why = "asks", "this project's server needs your approval"
+            one.state, one.why = "asks", "this folder's server needs your approval"
         elif "" in one.off:
             one.state, one.why = "off", "you switched it off"
         else:
@@ -813,9 +813,9 @@ class McpServers:
         """
         config, unset = self._servers[name].config.replaced(self._environ)
         if not config.url:
-            return "it has no address to log in at"
+            return "it has no address, so there is no login"
         if unset:
-            return f"the variable {some_of(list(unset), 3)} is not set"
+            return f"environment variable not set: {some_of(list(unset), 3)}"
         try:
             await asyncio.to_thread(package.check)
             oauth = await asyncio.to_thread(import_module, "kimi_tui.mcp.oauth")

@@ -45,7 +45,7 @@ KINDS: tuple[Kind, ...] = (
 STATE_WORDS: Mapping[State, str] = {
     "new": "can be imported",
     "present": "kimi-tui already has it",
-    "used": "used without an import",
+    "used": "already in use",
     "unusable": "cannot be imported",
 }
 
@@ -60,7 +60,7 @@ _ALLOWED = re.compile(r"(\w+)(?:\((.{0,500})\))?", re.DOTALL)
 _PREFIX = re.compile(r"(?::\*|\s\*|\*)\Z")
 _HOST = re.compile(r"domain:([A-Za-z0-9.-]{1,253})")
 _READ_ANYWAY = "kimi-tui reads this file directly, so no import is needed"
-_BECOMES_A_KIND = "it becomes a kind of sub-agent"
+_BECOMES_A_TYPE = "it becomes a sub-agent type"
 _AGENT_FOLDERS = (".agents", ".claude", ".kimi-code", ".kimi")
 """The folders, of the user and of a work folder, below which kinds of sub-agents are read as they are."""
 _HIDDEN = "(hidden)"
@@ -253,7 +253,7 @@ class _SettingsFinder:
             known = self._servers if place == "user" else self._project_servers
             if name in known:
                 file = "mcp.json" if place == "user" else ".mcp.json of this folder"
-                state, why = "present", f"{file} has a server of this name"
+                state, why = "present", f"{file} already has a server with this name"
             else:
                 try:
                     server_of(name, record, path, "user")
@@ -308,7 +308,7 @@ class _SettingsFinder:
                 "it belongs to this folder; copy it into .kimi-tui/hooks.toml in this folder",
             )
         if json.dumps(hook.command) in self._config or hook.command in self._config:
-            return "present", "config.toml has a hook with this command"
+            return "present", "config.toml already has a hook with this command"
         return "new", ""
 
     def _status_line(
@@ -357,7 +357,7 @@ class _SettingsFinder:
             state: State = "unusable"
             wanted = ""
             if key != "allow":
-                why = f"kimi-tui has no rules that {'ask' if key == 'ask' else 'refuse'}; use a hook for this"
+                why = f'kimi-tui has no "{key}" rules; use a hook instead'
             else:
                 wanted, why = _rule_of(rule)
                 state = "new" if wanted else "unusable"
@@ -384,7 +384,7 @@ class _SettingsFinder:
                 about = visible_text(text)
                 self._add(agent, "agent", path.stem, path, place, about, "used", _READ_ANYWAY, {})
             else:
-                self._markdown(agent, "agent", path, place, _with_our_tools(text), _BECOMES_A_KIND)
+                self._markdown(agent, "agent", path, place, _with_our_tools(text), _BECOMES_A_TYPE)
 
     def _skills(self, agent: str, folder: Path, place: Literal["user", "folder"]) -> None:
         for inner in foreign_files.folders_of(folder):
@@ -446,7 +446,7 @@ class _SettingsFinder:
                 "its name contains no letter from a to z and no digit, so it cannot be a command here",
             )
         elif os.path.lexists(target):
-            state, why = "present", f"{short(target)} exists"
+            state, why = "present", f"{short(target)} already exists"
         elif copies and place == "folder":
             # A skill may have more files than the one that is shown.
             state = "unusable"
@@ -607,7 +607,7 @@ def _server_words(entry: Json) -> str:
             lines.append(f"{what}: {', '.join(names)}; their values are not shown")
     rest = sorted(set(entry) - {"command", "args", "url", "env", "headers", "type"})
     if rest:
-        lines.append(f"also: {', '.join(one_line(name)[:40] for name in rest)}")
+        lines.append(f"imported unchanged: {', '.join(one_line(name)[:40] for name in rest)}")
     return "\n".join(lines)
 
 
@@ -733,10 +733,8 @@ def _rule_of(rule: str) -> tuple[str, str]:
     if our_name(tool) == "Shell":
         command = " ".join(_PREFIX.sub("", what).split())
         if not command or not re.fullmatch(r"[\w./ :=@+-]+", command, re.ASCII):
-            return (
-                "",
-                "it would allow every command, or it contains a pattern, which kimi-tui does not support",
-            )
+            why = "it contains a pattern, which kimi-tui does not support"
+            return "", why if command else "it would allow every command"
         if because := never_because(command.split()[0]):
             return "", because
         return command, ""

@@ -47,11 +47,11 @@ def take(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str] = os.
             case "agent":
                 path = config_dir(environ) / "agents" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
-                return f"{setting.content['name']} is a kind of sub-agent from the next session on ({short(path)})."
+                return f"The sub-agent type {setting.content['name']} was added in {short(path)}. The agent can use it from the next session on."
             case "command":
                 path = config_dir(environ) / "commands" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
-                return f"/{setting.content['name']} is a command from the next session on ({short(path)})."
+                return f"The command /{setting.content['name']} was added in {short(path)}. You can use it from the next session on."
             case "note":
                 return _take_note(setting, environ)
             case "status line":

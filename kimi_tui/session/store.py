@@ -77,7 +77,7 @@ class SessionStore:
                 return self.at(some[0], work_dir)
         if len(found) > 1 and name:
             raise SessionNotFound(
-                f"{len(found)} sessions begin with {name!r}; type more of the id."
+                f"The id {name!r} is ambiguous: {len(found)} sessions begin with it. Type more of it."
             )
         raise SessionNotFound(f"There is no session {name!r}.")
 

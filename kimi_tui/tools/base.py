@@ -372,7 +372,7 @@ class SchemaTool(Tool[dict[str, Any]]):
             session_key=self._allowed_by,
             session_offer="Yes, and allow this tool for this session",
             project_rule=f"tool:{self._allowed_by.removeprefix('call:').replace(':', '#')}",
-            project_offer=f"Yes, and do not ask again for {named} in this project",
+            project_offer=f"Yes, and do not ask again for {named} in this folder",
         )
 
 

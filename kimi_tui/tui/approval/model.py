@@ -115,10 +115,10 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         for number, words in enumerate(request.options[:9], 1)
     )
     if request.kind == "question":
-        other = "Add another answer of your own"
+        other = "Other (add your own answer)"
         return (
             *offered,
-            Choice("e", other if is_several else "Write another answer", "instead"),
+            Choice("e", other if is_several else "Other (write your own answer)", "instead"),
             Choice("l" if keys else "n", visible(request.no_offer) or LET_DECIDE, "once"),
         )
     if request.kind == "pause":
@@ -522,7 +522,7 @@ class Detail:
     @property
     def place_words(self) -> str:
         """The words that say which of how many rows are visible."""
-        so_far = "" if self.is_laid_out else " so far"
+        so_far = "" if self.is_laid_out else ", loading more"
         return f"rows {self._view.start + 1} to {self._view.stop} of {len(self._rows)}{so_far}"
 
     def toggle_whole(self) -> None:

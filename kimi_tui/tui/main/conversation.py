@@ -555,6 +555,24 @@ class ConversationController:
         )
         return None
 
+    async def store_images(self, text: str) -> tuple[ImageBlock, ...] | None:
+        """Store the images of the chips in a text in the session, and return them; None if one is missing, after a notice about it.
+
+        Raises:
+            StorageTrouble: the disk refused.
+        """
+        if not in_text(text):
+            return ()
+        images = await self._images_of(text)
+        if images is None:
+            return None
+        from kimi_tui.tool_cards import ImageBlock
+
+        store = (await self.opened()).session.images
+        for image in images:
+            await asyncio.to_thread(store.put, image)
+        return tuple(map(ImageBlock.of, images))
+
     async def _stored_image(self, facts: ImageBlock) -> Image | None:
         soul = await self.opened(quietly=True)
         return await soul.image(facts)

@@ -540,6 +540,8 @@ class MainScreen(Screen[None]):
             self.transcript.facts = None
         if new.running != old.running:
             self._follow_prompt()
+            if self.futures.dialog is not None:
+                self.futures.dialog.compute_again()
         self.viewer.tell_news()
         self.futures.tell_news()
         self.subagents.tell_news()
@@ -569,7 +571,7 @@ class MainScreen(Screen[None]):
                 for state in (new, old)
             )
             if n_asked > n_asked_before:
-                window_status.alert(f"{folder}: the agent waits for your answer", asking=True)
+                window_status.alert(f"{folder}: the agent is waiting for your answer", asking=True)
             elif self._have_futures_ended(old, new):
                 window_status.alert(f"{folder}: the futures have ended", asking=False)
             elif old.running and not new.running:
@@ -695,7 +697,8 @@ class MainScreen(Screen[None]):
         ):
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"{send} was pressed too early.", advice=f"Press {send} again to continue."
+                f"{send} was ignored, because it was pressed too early.",
+                advice=f"Press {send} again to let the agent continue.",
             )
         elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:
             self._stake_told = undone

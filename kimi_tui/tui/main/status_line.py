@@ -247,8 +247,8 @@ def run_command(
         return _said(f"The status line command could not be started: {reason}.")
     if code:
         if code < 0:
-            return _said(f"The status line command was ended by signal {-code}.")
-        return _said(f"The status line command ended with exit code {code}.")
+            return _said(f"The status line command was killed by signal {-code}.")
+        return _said(f"The status line command failed (exit code {code}).")
     lines = data.decode("utf-8", "replace").split("\n")
     return ansi_spans(next((line for line in lines if line.strip()), ""))
 

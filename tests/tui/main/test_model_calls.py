@@ -68,7 +68,7 @@ async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
         await one.idle()
         assert [m["role"] for m in server.requests[-1].messages] == ["system", "user"]
         await one.say("Hello again")
-        await one.sees("Trying again in")
+        await one.sees("Retrying in")
         await one.pilot.press("escape")
         await one.idle()
         shown = await one.sees("Stopped by you")
@@ -87,8 +87,8 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         )
         await one.ready()
         await one.say("Hello")
-        await one.sees("Trying again in")
-        card = row_with(one, "Trying again in")
+        await one.sees("Retrying in")
+        card = row_with(one, "Retrying in")
         assert "429: Slow down" in card
         assert "gives up in 10 min" in card
         assert "Enter now   Esc stop" in one.text()
@@ -98,7 +98,7 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         assert found
         first = int(found[1])
         assert 38 <= first <= 41
-        await one.until(lambda: f"Trying again in {first - 2} s" in one.text())
+        await one.until(lambda: f"Retrying in {first - 2} s" in one.text())
         # Words in the prompt are a message, not a wish to try now.
         await one.pilot.press("x", "backspace")
         assert len(server.requests) == 1

@@ -39,8 +39,8 @@ def printed(command: str, folder: Path) -> str:
     ("command", "words"),
     [
         ("echo; echo one; echo two", "one"),
-        ("exit 3", "The status line command ended with exit code 3."),
-        ("kill -9 $$", "The status line command was ended by signal 9."),
+        ("exit 3", "The status line command failed (exit code 3)."),
+        ("kill -9 $$", "The status line command was killed by signal 9."),
         ("true", ""),
         ("printf '\\377\\000\\376'", "\ufffd\ufffd"),
     ],

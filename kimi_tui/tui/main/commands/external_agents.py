@@ -208,11 +208,11 @@ async def external_agent(main: MainParts, argument: str) -> None:
 
     chosen = await main.bench.ask(
         ListScreen(
-            "Agents",
+            "External agents",
             partial(_items, main),
             first=await _items(main),
             empty="There are no other agents.",
-            about="It works in a session of its own, whose steps, files and world lines are on the timeline.",
+            about="Choosing an agent starts a new kimi-tui session, in which it does the work. Its steps, files and world lines are on the timeline.",
         )
     )
     if not chosen:

@@ -47,7 +47,7 @@ async def permissions(main: MainParts, argument: str) -> None:
     if argument.isdecimal() and 0 < int(argument[:9]) <= len(listed):
         gone = (listed[int(argument) - 1],)
     if not gone:
-        text = "You have not allowed anything for this session or this project."
+        text = "You have not allowed anything for this session or this folder."
         if listed:
             text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
         main.bench.tell(text, level="warning")
@@ -87,7 +87,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
     ]
     of_project = [
         ListedItem(
-            Entry(shown_rule(rule), group="This project"),
+            Entry(shown_rule(rule), group="This folder"),
             f"{mode} {_about(rule)}",
             "revoke",
             partial(revoke_project, rule),
@@ -100,7 +100,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
 def _about(rule: str) -> str:
     if rule.startswith("server:"):
         return (
-            "You allowed this MCP server of the project, so it starts with each session in this folder. "
+            "You allowed this folder's MCP server, so it starts with each session here. "
             "Revoking the permission stops the server."
         )
     words = "This permission is stored for this folder in your own configuration."
@@ -159,7 +159,7 @@ async def _hook_items(found: Hooks) -> Sequence[ListedItem]:
         try:
             await found.turn(hook, on=on)
         except OSError as error:
-            return f"This could not be stored: {error.strerror or error}."
+            return f"The setting could not be saved: {error.strerror or error}."
         return f"The hook is {'on' if on else 'off'}."
 
     state = await found.folder_state()
@@ -281,7 +281,7 @@ async def _check_items(soul: KimiSoul) -> Sequence[ListedItem]:
                 ", ".join(check.files) or "all files",
                 holds=check not in made.off,
             ),
-            "It runs in the sandbox after each edit of such a file. What it prints when it fails goes to the agent; "
+            "It runs in the sandbox after each edit of a matching file. What it prints when it fails goes to the agent; "
             "if it changes the file, the change is shown.",
             "turn on" if check in made.off else "turn off",
             partial(turn, check),
@@ -395,7 +395,7 @@ def _skill_items(found: Sequence[SessionSkill]) -> Sequence[ListedItem]:
                 group="Yours" if one.origin == "user" else "This folder",
             ),
             f"{short(one.path)}\n{_SKILL_WORDS[state]}\n{one.description}".rstrip(),
-            "allow the skills of this folder" if state == "not allowed" else "",
+            "review and allow" if state == "not allowed" else "",
             None,
             result=_ALLOW if state == "not allowed" else "",
         )

@@ -242,7 +242,7 @@ async def test_a_question_while_a_world_line_is_read(home: Path) -> None:
         server.script(call("Shell", {"command": "echo a"}), call("Shell", {"command": "echo b"}))
         one.screen.conversation.say("Run both")
         # Its keys stay with the line, whose banner says that it waits.
-        await one.sees("! the agent waits for your answer")
+        await one.sees("! the agent is waiting for your answer")
         assert "j switch here" in await one.sees(AWAY)
         # A user who clicks on the question gives it the keys, and gets back those of the line after the answer.
         await one.pilot.click("ApprovalPanel")
@@ -470,7 +470,7 @@ async def test_two_lines_side_by_side(home: Path) -> None:
             "in common: #0 to #1",
             "The pear is green.",
             "The plum is blue.",
-            "Neither branch has changed a file since they diverged.",
+            "Neither world line has changed a file since they diverged.",
         ):
             await one.sees(said)
         # From the other side's second message: jump to before it.
