@@ -222,7 +222,7 @@ def test_nobody_leaves_what_runs_before_it_is_named(
     _pressed_blind(terminal, "ctrl+q", "ctrl+q")
     assert terminal.running
     terminal.go_on()
-    terminal.wait_for("will be stopped with this session")
+    terminal.wait_for("will be stopped")
     terminal.wait_quiet(0.3)
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
