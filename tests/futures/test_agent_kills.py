@@ -95,6 +95,16 @@ async def until(program: asyncio.subprocess.Process, holds: Callable[[Line], boo
         pytest.fail("the phase was not reached")
 
 
+def engines_of(work: Path) -> list[int]:
+    """Return the processes of sub-agents, and the one from which they are forked."""
+    found: list[int] = []
+    for pid in processes_of(work):
+        with contextlib.suppress(OSError):
+            if b"start_server" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
 async def looks_right(work: Path, before: str, server: ChatServer) -> None:
     """Open the session again, let it go on, and go back to before everything."""
     launch = launch_of(Options(work_dir=str(work), newest=True, mode="sandboxed"))
@@ -172,11 +182,7 @@ async def test_a_kill_of_one_process_ends_that_one_alone(
         )
         await until(program, PHASES[phase])
         # The youngest of the engine's processes is that of the second sub-agent.
-        engines = [
-            pid
-            for pid in processes_of(work)
-            if b"start_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        engines = await asyncio.to_thread(engines_of, work)
         os.kill(max(engines), signal.SIGKILL)
         await until(program, None)
         assert await program.wait() == 0
