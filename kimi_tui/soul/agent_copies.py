@@ -19,7 +19,6 @@ from kimi_tui.wire.events import Event, EventRecord
 
 if TYPE_CHECKING:
     from kimi_tui.llm.provider import ChatProvider
-    from kimi_tui.soul.kimisoul import KimiSoul
 
 
 class NoCopies(Exception):
@@ -158,6 +157,6 @@ class AgentCopies(Protocol):
 class MakesCopies(Protocol):
     """Makes the copies for some sub-agents of a session that begin now."""
 
-    async def __call__(self, soul: KimiSoul, count: int) -> AgentCopies:
+    async def __call__(self, count: int) -> AgentCopies:
         """Return those of a set of so many; nothing is made yet."""
         ...

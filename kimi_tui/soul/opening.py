@@ -292,7 +292,7 @@ async def open_session(
         soul.agents_config = config.agents
         if not stage.demo:
             soul.agent_models = partial(_agent_model, launch)
-            soul.agent_copies = partial(_agent_copies, launch)
+            soul.agent_copies = partial(_agent_copies, launch, soul)
         if launch.once_only:
             soul.answer_once_only()
         not_added = await asyncio.to_thread(_add_folders, soul, launch.added)

@@ -572,7 +572,7 @@ class Subagents(AgentsPart):
         begin, makes = [key for key in keys if key not in over], self._main.agent_copies
         make = None
         if makes is not None and len(begin) > 1:
-            make = partial(makes, self._main, len(keys))
+            make = partial(makes, len(keys))
         found = _Together(keys, make)
         found.on_end = self._close_copies
         self._sets |= dict.fromkeys(begin if len(begin) > 1 else (), found)
