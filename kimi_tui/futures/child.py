@@ -12,7 +12,7 @@ standard input stops everything in order. Lines on standard output are objects w
                             check follows
     {"checked": FACTS}      the check has ended: exit code (null if it was not run), seconds, and the last lines of its output
 
-A sub-agent's process is a `futures.agent_child.AgentChild`; `futures.forked` runs the one that its order is for.
+With `Order.agent` the process is one of a sub-agent instead (`futures.agent_child`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import gc
 import json
 import os
 import signal
+import sys
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -37,9 +38,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import ConfigError
 from kimi_tui.headless.messages import BadMessage, message_of
 from kimi_tui.headless.output import Output, OutputGone, complain
-from kimi_tui.launch import Launch, Options, launch_of
+from kimi_tui.headless.standard_input import StandardInput
+from kimi_tui.launch import CannotOpen, Launch, Options, launch_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 
@@ -482,3 +485,42 @@ class FutureChild:
         """Take a message that only a process of this kind knows; return whether it is one."""
         del found
         return False
+
+
+async def _main(out: int) -> int:
+    lines = aiter(StandardInput(complain).lines())
+    try:
+        first = await anext(lines)
+    except StopAsyncIteration:
+        return 0
+    try:
+        order = Order(**json.loads(first))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"The instructions for this future cannot be read: {error}") from error
+    kind = FutureChild
+    if order.agent:
+        from kimi_tui.futures.agent_child import AgentChild
+
+        kind = AgentChild
+    return await kind(order, lines, Output(out)).run()
+
+
+def main() -> int:
+    """Run the future that standard input orders; return the exit code. What goes wrong is one line on standard error."""
+    # Standard output has lines alone: nothing that a library prints may come among them.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        return asyncio.run(_main(out))
+    except (ConfigError, CannotOpen) as error:
+        complain(str(error))
+        return 1
+    except asyncio.CancelledError:
+        return 0
+    except OSError as error:
+        complain(error.strerror or str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
