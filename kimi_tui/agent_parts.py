@@ -19,6 +19,8 @@ MODE_TITLES: dict[Mode, str] = {
     "all": "allow all",
 }
 """The titles of the modes, the same on every screen. Their values in settings and on the command line are the keys."""
+LET_DECIDE = "Let the agent decide"
+"""The words for no answer to a question of the agent."""
 NO_SANDBOX = "no sandbox"
 """The words after a mode in which commands run without asking and without a sandbox."""
 
@@ -44,8 +46,8 @@ _PART_WORDS: dict[PartName, str] = {
     "marks": "bookmarks and pins",
     "tasks": "background tasks",
     "dmails": "D-Mails",
-    "session": "session commands",
-    "model": "the models, tools and compaction of kimi-tui",
+    "session": "stored sessions, modes and statistics",
+    "model": "the models, tools, compaction and futures of kimi-tui",
 }
 
 
@@ -62,7 +64,7 @@ def unasked_words(mode: Mode, *, sandbox: bool) -> str:
 
 def missing_words(part: PartName) -> str:
     """Return the sentence that says that an agent lacks a part."""
-    return f"This agent does not support {_PART_WORDS[part]}."
+    return f"This agent does not support {_PART_WORDS[part]}; kimi-tui's own agent does."
 
 
 def parts_of(soul: object) -> frozenset[PartName]:

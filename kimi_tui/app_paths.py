@@ -154,6 +154,11 @@ def log_file() -> Path:
     return data_dir() / "logs" / "kimi-tui.log"
 
 
+def log_words() -> str:
+    """Return where a person finds the details of an error: `Details: ~/.local/share/kimi-tui/logs/kimi-tui.log`."""
+    return f"Details: {short(log_file())}"
+
+
 def hints_file(data_dir: Path) -> Path:
     """Return the path of the file that lists the hints that were shown."""
     return data_dir / "hints.json"

@@ -123,11 +123,11 @@ def _crashed(error: Exception, launch: Launch | None) -> int:
     choice = launch.choice if launch is not None else None
     keys = choice.secrets if isinstance(choice, ModelChoice) else ()
     try:
-        from kimi_tui.app_paths import log_file, short
+        from kimi_tui.app_paths import log_file, log_words
 
         path = log_file()
         log_crash(path, error, keys)
-        where = f"The log file {short(path)} has the details."
+        where = log_words()
     except Exception:
         from kimi_tui.logging_setup import redacted
 
@@ -346,7 +346,7 @@ def _parser() -> ArgumentParser:
         "message",
         nargs="*",
         metavar="MESSAGE",
-        help="text to put into the prompt; it is not sent before you press Enter",
+        help="text to put into the prompt; nothing is sent until you press Enter",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -402,7 +402,7 @@ def _parser() -> ArgumentParser:
     asked.add_argument(
         "--plan",
         action="store_true",
-        help="start in plan mode: the agent changes nothing before you accept a plan",
+        help="start in plan mode: the agent changes nothing until you approve its plan",
     )
     asked.add_argument(
         "--mode",

@@ -146,7 +146,7 @@ NO_IMAGE = "not a PNG, JPEG, WebP or GIF"
 
 def not_taken(name: str) -> str:
     """Return the sentence about a file that is no image, or one of another kind."""
-    return f"{name} is not an image that models take: PNG, JPEG, WebP or GIF."
+    return f"{name}: unsupported image format. Use PNG, JPEG, WebP or GIF."
 
 
 def read_image(data: bytes, name: str) -> Image:
@@ -205,7 +205,7 @@ def check_size(n_bytes: int, name: str) -> None:
         most = MAX_FILE_BYTES // 1_000_000
         size = f"{n_bytes / 1e6:,.0f} MB"
         raise ImageRefused(
-            f"{name} has {size}; images can have at most {most} MB.", brief=f"too large, {size}"
+            f"{name} is {size}; the limit for images is {most} MB.", brief=f"too large, {size}"
         )
 
 
@@ -223,7 +223,7 @@ def _decoded(data: bytes, kind: str, name: str) -> Image:
         if width * height > MAX_PIXELS:
             most = MAX_PIXELS // 1_000_000
             raise ImageRefused(
-                f"{name} is {width:,}x{height:,}; images can have at most {most} million pixels.",
+                f"{name} is {width:,}x{height:,}; the limit for images is {most} million pixels.",
                 brief="too many pixels",
             )
         # Not every provider accepts animations, so the first picture replaces them.

@@ -179,11 +179,19 @@ def _external_agent(
     Raises:
         ConfigError: it cannot be started here.
     """
+    ours = _of_our_agent(options)
     if options.external_agent is None:
         is_stored = options.newest or options.session is not None
-        return _agent_of_session(options.session, work_dir) if needed and is_stored else ()
+        stored = (
+            _agent_of_session(options.session, work_dir) if is_stored and (needed or ours) else ()
+        )
+        if stored and ours:
+            raise ConfigError(_not_theirs(ours, stored[0]))
+        return stored if needed else ()
     if options.demo:
         raise ConfigError("--external-agent does not work with --demo")
+    if ours:
+        raise ConfigError(_not_theirs(ours, options.external_agent))
     from kimi_tui.external.agents import AgentMissing, agent_program, missing_package
 
     if words := missing_package():
@@ -199,6 +207,32 @@ def _external_agent(
     except AgentMissing as missing:
         raise ConfigError(str(missing)) from missing
     return (options.external_agent, *options.agent_arguments)
+
+
+def _of_our_agent(options: Options) -> str:
+    """Return the first option of the command line that only our own agent can follow; empty if there is none."""
+    headless = options.headless
+    given = {
+        "--model": options.model,
+        "--base-url": options.base_url,
+        "--thinking": options.thinking,
+        "--no-thinking": options.thinking is False,
+        "--add-dir": options.added,
+        "--max-steps": headless is not None and headless.max_steps,
+        "--max-tokens": headless is not None and headless.max_tokens,
+        "--max-cost": headless is not None and headless.max_cost,
+    }
+    return next((name for name, value in given.items() if value), "")
+
+
+def _not_theirs(option: str, agent: str) -> str:
+    """Say that an external agent does not follow an option."""
+    from kimi_tui.external.agents import title_of
+
+    return (
+        f"{option} works only with kimi-tui's own agent, and this session uses {title_of(agent)}. "
+        "Give the agent options of its own after --, or change its settings with /external-agent."
+    )
 
 
 def _agent_of_session(session: str | None, work_dir: Path) -> tuple[str, ...]:

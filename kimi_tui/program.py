@@ -14,11 +14,11 @@ TERMINATED = 143
 
 EXIT_CODES = {
     DONE: "Done. With -p: the turn ended with an answer.",
-    FAILED: "An error of the model, the disk or the program; with --json-schema also an answer that still does not fit after one retry.",
+    FAILED: "An error of the model, the disk or the program; with --json-schema also an answer that still does not match after one retry.",
     USAGE: "Wrong usage: an option, the configuration, the prompt, or a session that does not exist.",
     CONFLICTS: "Done in part: some files were kept as they are, or, with --strict, something was refused.",
     LOCKED: "The session is open in another process.",
-    BUDGET: "A budget was used up: steps, tokens, cost or time.",
+    BUDGET: "A limit was reached: steps, tokens, cost or time.",
     CIRCLES: "The agent went in circles and was stopped.",
     INTERRUPTED: "Stopped by Ctrl+C (SIGINT).",
     TERMINATED: "Stopped by SIGTERM or SIGHUP.",

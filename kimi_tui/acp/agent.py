@@ -92,7 +92,7 @@ class EditorAgent(acp.Agent):
                     type="terminal",
                     id="setup",
                     name="Choose a model",
-                    description="Run kimi-tui in a terminal, and choose a model and its API key there",
+                    description="Run kimi-tui in a terminal, choose a model there and enter its API key",
                 )
             ],
         )
@@ -352,7 +352,7 @@ def _servers(given: Sequence[Server]) -> tuple[ServerConfig, ...]:
                 }
             case _:
                 raise ConfigError(
-                    f'The MCP server "{one_line(one.name)[:40]}" is one that the editor runs itself, which kimi-tui does not support. Use a server with a command or an HTTP address.'
+                    f'The MCP server "{one_line(one.name)[:40]}" runs inside the editor, which kimi-tui does not support. Use a server with a command or an HTTP address.'
                 )
         try:
             found.append(server_of(name, entry, Path("the editor"), "user"))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from acp import helpers, schema
 
 from kimi_tui.acp.updates import Content, diff_contents
+from kimi_tui.agent_parts import LET_DECIDE
 from kimi_tui.foreign_text import visible
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest
@@ -30,7 +31,10 @@ def options(request: ApprovalRequest) -> list[schema.PermissionOption]:
     ]
     match request.kind:
         case "question":
-            return [*offered, _option(_DECIDES, "Let the agent decide", "allow_once")]
+            return [
+                *offered,
+                _option(_DECIDES, visible(request.no_offer) or LET_DECIDE, "allow_once"),
+            ]
         case "pause":
             return [*offered, _option("no", visible(request.no_offer), "reject_once")]
         case "plan":

@@ -70,7 +70,7 @@ def question_form(request: ApprovalRequest) -> Form:
         schema.EnumOption(const=f"{_NUMBER}{number}", title=visible(words))
         for number, words in enumerate(request.options)
     ]
-    other = "Another answer of your own" if choices else "Answer"
+    other = "Other (your own answer)" if choices else "Answer"
     properties: dict[str, Any] = {}
     if choices and request.multi_select:
         properties[_ANSWERS] = schema.ElicitationMultiSelectPropertySchema(

@@ -23,6 +23,7 @@ from kimi_tui.config.settings import ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.headless.output import sentences
 from kimi_tui.images import Image
+from kimi_tui.llm.dialects import DEFAULT
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.errors import BudgetSpent, MaxStepsReached, RunCancelled, SoulBusy
 from kimi_tui.soul.kimisoul import TURN_ERRORS, KimiSoul
@@ -274,13 +275,14 @@ class EditorSession:
         )
         facts = self.soul.model_facts
         if facts.choices:
-            current = facts.setting or facts.thinking or "off"
-            values = dict.fromkeys((*facts.choices, current))
+            # Without a setting nothing is sent, and the model thinks or not by its own default.
+            current = facts.setting or DEFAULT
+            values = dict.fromkeys((DEFAULT, *facts.choices, current))
             found.append(
                 schema.SessionConfigOptionSelect(
                     type="select",
                     id=THINKING,
-                    name="Thinking",
+                    name="Reasoning effort",
                     category="thought_level",
                     current_value=current,
                     options=[
@@ -331,7 +333,7 @@ class EditorSession:
         try:
             await self.soul.set_mode(cast("Mode", value))
         except NoSandbox as no:
-            raise _refused(f"The mode stays as it is. {no}") from no
+            raise _refused(f"The mode was not changed. {no}") from no
 
     async def _use_model(self, name: str) -> None:
         if name == self._model():

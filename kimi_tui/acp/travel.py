@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60
 _MOST_FILES = 12
 _LABEL_CHARS = 80
-_FILES_CHOICES = ("restore", "keep", "only")
+_FILES_CHOICES: Mapping[str, FilesChoice] = {
+    "restore": "restore",
+    "keep": "keep",
+    "files-only": "only",
+    "only": "only",
+}
+"""What a person may write after the number of a checkpoint."""
 
 Asker = Callable[[str, str, Sequence[tuple[str, str]]], Awaitable[str]]
 """Asks the person: a title, a text in Markdown, and the answers as pairs of value and words. It returns a value; empty for no."""
@@ -41,10 +47,10 @@ class EditorCommand(NamedTuple):
 COMMANDS: Mapping[str, EditorCommand] = {
     "rewind": EditorCommand(
         "Rewind to just before a checkpoint, and restore its files if you want",
-        "N [restore | keep | only]",
+        "N [restore | keep | files-only]",
     ),
-    "undo": EditorCommand("Undo the last rewind, switch, D-Mail or compaction"),
-    "redo": EditorCommand("Redo what was undone last"),
+    "undo": EditorCommand("Undo the last rewind, switch, D-Mail, compaction or clear"),
+    "redo": EditorCommand("Redo the last undo"),
     "checkpoints": EditorCommand("List the checkpoints of this conversation"),
     "worldlines": EditorCommand("List the other world lines (branches of this conversation)"),
     "switch": EditorCommand("Switch to a world line (a branch)", "K"),
@@ -104,7 +110,7 @@ class EditorTravel:
         if not (number.isascii() and number.isdecimal()):
             return "Which checkpoint? Write its number, for example /rewind 3; /checkpoints lists them."
         if (said := said.strip()) not in ("", *_FILES_CHOICES):
-            return f'"{one_line(said)[:20]}" is not a choice. After the number, write restore, keep or only, or nothing.'
+            return f'"{one_line(said)[:20]}" is not an option. After the number, write restore (the files, too), keep (the files stay) or files-only (the conversation stays).'
         n = int(number[:9])
         return await self._go(Target(n), f"checkpoint #{n}", "Rewind to", said)
 
@@ -128,12 +134,12 @@ class EditorTravel:
             n_files = counted(len(files.restorable), "file")
             answers = [
                 ("restore", f"{doing} {where}, restore {n_files}"),
-                ("only", f"Only restore {n_files}"),
+                ("only", f"Restore {n_files}, keep the conversation"),
                 # Some editors offer only the last answer of a kind, which should change the least.
                 *answers,
             ]
         if said:
-            answers = [one for one in answers if one[0] == said]
+            answers = [one for one in answers if one[0] == _FILES_CHOICES[said]]
         if not answers:
             return "There is no file to restore."
         removed = f"{counted(preview.steps, 'step')}, {counted(preview.messages, 'message')}"
@@ -162,7 +168,10 @@ class EditorTravel:
             words.append(
                 f"Your message at that checkpoint was: {one_line(outcome.prompt)[: _LABEL_CHARS * 4]}"
             )
-        words.append("The editor still shows the old messages; the agent does not have them.")
+        if choice != "only":
+            words.append(
+                "The editor still shows the removed messages; the agent no longer sees them."
+            )
         return " ".join(words)
 
     async def _compact(self, argument: str) -> str:

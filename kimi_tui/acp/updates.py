@@ -124,14 +124,14 @@ class Updates:
             title: the question itself, where it is about no call of a tool; some editors show nothing else of it.
         """
         call = self._calls.get(key)
-        if call is None or title:
+        if call is None:
             return schema.ToolCallUpdate(
                 tool_call_id=key, title=title[:_TITLE_CHARS] or None, content=list(content)
             )
         # Its arguments are whole by now.
         return schema.ToolCallUpdate(
             tool_call_id=key,
-            title=self._title(call),
+            title=title[:_TITLE_CHARS] or self._title(call),
             kind=_KINDS.get(call.name, "other"),
             content=list(content),
             locations=self._locations(call, ()),
@@ -167,7 +167,7 @@ class Updates:
                 yield from self._ended(event)
             case ev.StepRetry(wait_s=wait_s, reason=reason) if wait_s and not self._past:
                 yield helpers.update_agent_thought_text(
-                    f"\n(The model is asked again in {wait_s:.0f} s: {reason})\n"
+                    f"\n(Retrying in {wait_s:.0f} s: {reason})\n"
                 )
             case ev.ContextReverted(reason="dmail"):
                 yield remark(_dmail_words(event))

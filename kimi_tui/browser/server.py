@@ -142,7 +142,7 @@ class BrowserServer:
         is_watching = "watch" in request.query
         if (self._n_watching if is_watching else len(self._terminals)) >= MOST_TERMINALS:
             return web.Response(
-                status=503, text=f"{MOST_TERMINALS} tabs are open. Close one of them.\n"
+                status=503, text=f"At most {MOST_TERMINALS} tabs can be open. Close one of them.\n"
             )
         if is_watching:
             return await self._watch(request)
@@ -151,7 +151,10 @@ class BrowserServer:
             terminal = BrowserTerminal(self._served.arguments, self._served.work_dir, size)
         except OSError as error:
             log.warning("a tab got no terminal: %s", error)
-            return web.Response(status=503, text="No terminal could be started.\n")
+            return web.Response(
+                status=503,
+                text="kimi-tui could not be started for this tab. See the terminal in which kimi-tui serve runs.\n",
+            )
         self._terminals[terminal] = None
         socket = web.WebSocketResponse(heartbeat=15, max_msg_size=MOST_MESSAGE_BYTES)
         try:

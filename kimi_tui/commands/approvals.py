@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = CommandLineParser(
         prog="kimi-tui approvals",
         usage="%(prog)s explain [--approved COMMAND]... [--json] (--batch | -- COMMAND)",
-        description="Explain whether the agent would need your permission to run a command outside the sandbox, in this folder. "
+        description="Say whether the agent would ask you before it runs a command outside the sandbox, in this folder, and why. "
         "The command is not run.",
     )
     parser.add_argument("what", choices=["explain"], metavar="explain")
@@ -35,7 +35,9 @@ def run(arguments: Sequence[str]) -> int:
         help="treat this command as allowed for the session; can be given several times",
     )
     parser.add_argument(
-        "--json", action="store_true", help='print JSON with the keys "ask", "reason" and "class"'
+        "--json",
+        action="store_true",
+        help='print JSON: "ask" (true or false), "reason" and "class" (what the command does, such as "reads")',
     )
     parser.add_argument(
         "--batch",
@@ -81,7 +83,7 @@ def explained(command: str, approved: Sequence[str]) -> dict[str, Any]:
         if judge(other, Path.cwd(), os.environ).group == verdict.group:
             reason = f"{verdict.reason}, and your permission for {other} covers this command"
             return {"ask": False, "reason": reason, "class": verdict.kind}
-    reason = f"{verdict.reason}; you can allow it for the session and have not done so"
+    reason = f"{verdict.reason}; you can allow it for the session"
     return {"ask": True, "reason": reason, "class": verdict.kind}
 
 

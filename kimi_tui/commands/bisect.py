@@ -149,8 +149,8 @@ def _run_at_parser() -> CommandLineParser:
 def _worktree_parser() -> CommandLineParser:
     parser = command(
         "worktree",
-        "Write the files as they were at checkpoint N, before its step, into a new folder. Files that no snapshot has are not in it: "
-        "ignored ones, secrets such as .env, and .git.",
+        "Write the files as they were at checkpoint N, before its step, into a new folder. Not included: ignored files, "
+        "secrets such as .env, and .git.",
     )
     parser.add_argument(
         "n", metavar="N", type=checkpoint_number, help="the number of the checkpoint"
@@ -395,7 +395,7 @@ def _asked(options: Namespace) -> Any:
     async def asks(place: Place, ran: PastRun) -> bool:
         return await asyncio.to_thread(
             confirmed,
-            f"The command ended with exit code {ran.exit_code} on {place.name}, which usually means that a program is missing. Count this as a failure?",
+            f"The command ended with exit code {ran.exit_code} on {place.name}, which usually means that a program is missing. Count this as a failure (no ends the search)?",
         )
 
     return asks
@@ -413,9 +413,9 @@ class _Shown:
         if not self._is_json:
             changes, most = counted(len(candidates), "file change"), counted(search.n_left, "state")
             say(
-                f"Searching {changes}. The command runs on the files of the newest and the oldest checkpoint first, then on the files of at most {most} in between."
+                f"Searching {changes}. The command runs on the newest and the oldest files first, then on at most {most} in between."
                 if search.n_left
-                else f"Searching {changes}. The command runs on the files of the newest and of the oldest checkpoint."
+                else f"Searching {changes}. The command runs on the newest and the oldest files."
             )
         if build:
             _note(build)
@@ -455,7 +455,7 @@ def _print_found(past: Past, outcome: Outcome) -> None:
         failing = next((one for one in tested.runs if one.exit_code), tested.runs[-1])
         lines = last_lines(failing.output, _OUTPUT_LINES)
         if lines:
-            print("\nIts output there:")
+            print("\nOutput of the command after this change:")
             print("\n".join(f"  {line}" for line in lines))
     print("\nWhat changed:")
     print(clean(change_patch(past, found, _PATCH_CHARS)).rstrip())

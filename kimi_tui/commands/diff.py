@@ -43,20 +43,18 @@ def run(arguments: Sequence[str]) -> int:
     """Carry out `kimi-tui diff ARGUMENTS`; return the exit code."""
     parser = command(
         "diff",
-        "Print what changed in the files between two checkpoints, as a patch that git apply takes. A checkpoint means the "
+        "Print what changed in the files between two checkpoints, as a patch for git apply. A checkpoint means the "
         "files before its step. Files that snapshots leave out are named on standard error.",
     )
     with_range(
         parser,
-        "the checkpoints, for example 5..9; 5 alone: since #5 until now (default: since the session began until now)",
+        "the checkpoints, for example 5..9; 5 alone means from #5 to now (default: the whole session)",
     )
     with_world_line(
         parser,
-        "use the checkpoints of world line (branch) K; without B, until its end (default: the current one)",
+        "use the checkpoints of world line (branch) K (default: the current one); with A alone, up to the end of K",
     )
-    parser.add_argument(
-        "--stat", action="store_true", help="print the files with their numbers of changed lines"
-    )
+    parser.add_argument("--stat", action="store_true", help="print a diffstat instead of the patch")
     options = parser.parse_args(arguments)
     return asyncio.run(_diff(chosen_session(options.session), options))
 
@@ -146,7 +144,7 @@ def _print_patch(found: PatchOfSession) -> None:
             colour = _COLOURS.get(line[:1], "") or ("1" if line.startswith("diff --git ") else "")
             print(f"\x1b[{colour}m{shown}\x1b[m" if colour and has_colours else shown)
     if not n_files:
-        say("No file differs.")
+        say("No changes.")
 
 
 def print_stat(files: Sequence[FilePatch]) -> None:
@@ -167,7 +165,7 @@ def print_stat(files: Sequence[FilePatch]) -> None:
     sums = [counted(len(files), "file") + " changed"]
     sums += [f"{added:,} insertion{'s' * (added != 1)}(+)"] if added else []
     sums += [f"{removed:,} deletion{'s' * (removed != 1)}(-)"] if removed else []
-    print(f" {', '.join(sums)}" if files else "No file differs.")
+    print(f" {', '.join(sums)}" if files else "No changes.")
 
 
 def _name(one: FilePatch) -> str:

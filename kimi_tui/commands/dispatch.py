@@ -25,9 +25,9 @@ COMMANDS = {
     "to-git": "make git commits on a new branch from the steps of a session",
     "rewind": "rewind a session to a checkpoint",
     "switch": "switch a session to a world line (a branch)",
-    "jump": "the same as switch",
-    "undo": "undo the last rewind, switch, D-Mail or compaction",
-    "redo": "redo what was undone last",
+    "jump": "alias of switch",
+    "undo": "undo the last rewind, switch, D-Mail, compaction or clear",
+    "redo": "redo the last undo",
     "dmail": "rewind a session with a D-Mail: a note to the agent's past self",
     "doctor": "check this machine and the configuration",
     "replay": "replay a session",
@@ -197,6 +197,6 @@ def _unexpected(error: Exception) -> int:
     path = log_file()
     log_crash(path, error)
     complain(
-        f"Something went wrong in the program ({type(error).__name__}). The log file {short(path)} has the details."
+        f"Something went wrong in the program ({type(error).__name__}). Details: {short(path)}"
     )
     return FAILED

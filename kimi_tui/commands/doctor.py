@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
@@ -15,10 +16,10 @@ import tempfile
 import termios
 import time
 import tty
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kimi_tui.app_paths import config_file, data_dir, hints_file, no_home_notice, short
 from kimi_tui.commands.console import CommandLineParser, print_json
@@ -39,6 +40,9 @@ from kimi_tui.tui.desktop import (
 )
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.palette import FEW, MANY, colours_of
+
+if TYPE_CHECKING:
+    from kimi_tui.tools.sandbox.view import Tier
 
 State = Literal["ok", "warn", "bad"]
 
@@ -183,11 +187,7 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     option = tmux_option(environ, [work]) if asks_tmux(environ) else ""
     command = clipboard_command(environ, [work])
     hinders = "" if command else clipboard_advice(environ, option)
-    how = (
-        f"copied with {Path(command[0]).name} and the terminal"
-        if command
-        else "copied with the terminal (OSC 52)"
-    )
+    how = f"copied with {Path(command[0]).name} and OSC 52" if command else "copied with OSC 52"
     yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
     way_in = (
@@ -325,7 +325,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         )
     from kimi_tui.base_url import shown_url
 
-    name = f"{choice.model or 'the only model of the server'} at {shown_url(choice.base_url)}"
+    name = f"{choice.model or 'the only model there (none is configured)'} at {shown_url(choice.base_url)}"
     if offline:
         return CheckResult("model", "ok", f"{name}; the server was not contacted (--offline)")
     from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -474,8 +474,10 @@ def _locks(data: Path) -> CheckResult:
 
 
 def _sandbox(config: Config, environ: Mapping[str, str]) -> Iterator[CheckResult]:
+    from kimi_tui.tools.sandbox.layers import layers_dir
     from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
     from kimi_tui.tools.sandbox.sandbox import find_sandbox
+    from kimi_tui.tools.sandbox.view import tier_of
 
     backend = ""
     try:
@@ -488,22 +490,34 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> Iterator[CheckResult
     else:
         backend, gaps = sandbox.backend, "; ".join(sandbox.gaps)
         yield CheckResult("sandbox", "warn" if gaps else "ok", f"works ({backend})", gaps)
-    yield from _other_files(backend, environ)
+    with _leaving_no_folder(Path(layers_dir(environ))):
+        tier = tier_of(backend, environ)
+    yield from _other_files(tier)
 
 
-def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResult]:
+@contextlib.contextmanager
+def _leaving_no_folder(folder: Path) -> Generator[None]:
+    """Remove a folder and those above it that a check made, unless something is in them by then."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            for one in missing:
+                one.rmdir()
+
+
+def _other_files(tier: Tier) -> Iterator[CheckResult]:
     """Check how commands see the files of an earlier checkpoint (bisect and run-at), and futures files of their own."""
-    from kimi_tui.tools.sandbox.view import tier_of
-
     past, futures = "past files", "futures"
-    match tier_of(backend, environ):
+    match tier:
         case "overlay":
-            seen = "bisect and run-at run commands on old files, which are shown at the path of the work folder (overlayfs)"
+            seen = "bisect and run-at run commands on old files, which are mounted over the work folder (overlayfs)"
             yield CheckResult(past, "ok", seen)
             seen = "each future has its own files at the path of the work folder (overlayfs)"
             yield CheckResult(futures, "ok", seen)
         case "copy":
-            seen = "bisect and run-at run commands on a copy of the old files, which is shown at the path of the work folder; folders that git ignores are read-only"
+            seen = "bisect and run-at run commands on a copy of the old files, which is mounted over the work folder; folders that git ignores are read-only"
             yield CheckResult(past, "ok", seen)
             seen = "each future has a copy of the files at the path of the work folder"
             yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")
@@ -518,7 +532,7 @@ def _other_files(backend: str, environ: Mapping[str, str]) -> Iterator[CheckResu
                 futures,
                 "warn",
                 "each future has a copy of the files at another path",
-                "A program that has the path of the work folder written into it reads and changes the real files, not the copy.",
+                "A program with a hard-coded path to the work folder reads and changes the real files, not the copy.",
             )
 
 

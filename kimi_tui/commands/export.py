@@ -51,8 +51,8 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui export",
-        description="Export a session: as Markdown on standard output, or as a file for others. Keys, the path of your home folder, "
-        "your user name and the name of this machine are taken out of pages and recordings.",
+        description="Export a session: as Markdown on standard output, or as a file for others. With --html and --cast, keys, the path of your home folder, "
+        "your user name and the host name are removed; Markdown and JSON are not redacted.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -80,18 +80,18 @@ def _parser() -> CommandLineParser:
         "--until",
         metavar="N",
         type=checkpoint_number,
-        help="with --html and --cast: only what was before checkpoint N",
+        help="with --html or --cast: only what came before checkpoint N",
     )
     parser.add_argument(
         "--no-tools",
         action="store_true",
-        help="with --html and --cast: only the titles of tool calls, without output and diffs",
+        help="with --html or --cast: only the titles of tool calls, without output and diffs",
     )
     parser.add_argument(
         "--world-lines",
         choices=("all", "current"),
         default="all",
-        help="with --html and --cast: every world line (branch), or only the current one (default: all)",
+        help="with --html or --cast: every world line (branch), or only the current one (default: all)",
     )
     parser.set_defaults(form="md")
     return parser
@@ -127,9 +127,7 @@ def _write(session: Session, options: Namespace) -> int:
         f'Exported "{story.title}" to {path} ({max(1, size // 1000):,} kB). {_taken_out(redactor)}'.strip()
     )
     if story.faults:
-        complain(
-            f"The export lacks {counted(story.faults, 'event')} of the session that could not be shown."
-        )
+        complain(f"{counted(story.faults, 'event')} of the session could not be exported.")
     return DONE
 
 

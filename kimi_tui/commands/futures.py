@@ -25,7 +25,7 @@ from kimi_tui.commands.console import (
     say,
     with_world_line,
 )
-from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.commands.sessions import chosen_session, lacking_words
 from kimi_tui.foreign_text import one_line
 from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from kimi_tui.tui.formatting import counted, cut, tokens
@@ -54,6 +54,11 @@ def run(arguments: Sequence[str]) -> int:
     from kimi_tui.launch import CannotOpen, Options, launch_of
 
     session = chosen_session(options.session)
+    if words := lacking_words(session, "kimi-tui futures"):
+        complain(
+            f"{words} To try another way and keep this one, copy the session with kimi-tui sessions fork."
+        )
+        return FAILED
     try:
         launch = launch_of(
             Options(work_dir=str(session.work_dir), session=session.id, mode=options.mode)
@@ -94,7 +99,7 @@ def _parser() -> CommandLineParser:
         dest="count",
         metavar="COUNT",
         type=partial(whole_number, most=_MOST),
-        help="the number of futures, 1 to 4 (default: one for each --message or --model, else 2)",
+        help="the number of futures, at most 4 (default: one for each --message or --model, else 2)",
     )
     add(
         "--message",
@@ -119,7 +124,7 @@ def _parser() -> CommandLineParser:
     add(
         "--take",
         choices=("best",),
-        help="at the end, switch the session to the best future: the first criterion is a passed check, the second is unchanged tests, the third is the smallest change",
+        help="at the end, switch the session to the best future (by check, unchanged tests, smallest diff, cost)",
     )
     add(
         "--mode",
@@ -154,7 +159,7 @@ def _fault(options: Namespace) -> str:
     if options.count is None:
         options.count = max(len(options.message), len(options.model), 2)
     if options.count > _MOST:
-        return f"There can be 1 to {_MOST} futures."
+        return f"There can be at most {_MOST} futures."
     for name, given in (("--message", options.message), ("--model", options.model)):
         if len(given) not in (0, 1, options.count):
             return (
@@ -283,7 +288,7 @@ class _FuturesRun:
             futures.answer(key, request_id, "no")
             return
         complain(
-            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (nobody is here to answer)"
+            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (this command cannot ask you)"
         )
         futures.answer(key, request_id, "no", prompt("nobody_here"))
 

@@ -44,13 +44,13 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui import-settings",
-        description="List MCP servers, hooks, skills, commands, agents, notes and permissions of Claude Code, Codex, Gemini CLI, kimi-cli and kimi-code.\n"
+        description="List MCP servers, hooks, skills, commands, agents, notes, permissions and status lines of Claude Code, Codex, Gemini CLI, kimi-cli and kimi-code.\n"
         "With an ID from the list, show one and import it if you confirm. Nothing is run, and the files of the other agents are not changed.",
         allow_abbrev=False,
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("id", metavar="ID", nargs="?", default="", help="the setting to import")
-    parser.add_argument("--yes", action="store_true", help="with ID: import it without asking")
+    parser.add_argument("--yes", action="store_true", help="with ID: do not ask for confirmation")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     return parser
 

@@ -33,9 +33,9 @@ _VERBS = {
     "remove": "remove a server",
     "list": "list the servers of this folder, with their files",
     "test": "start a server and list its tools",
-    "login": "log in at the address of a server",
-    "logout": "forget the login of a server",
-    "revoke": "revoke the permission of an MCP server of this project",
+    "login": "log in to a server",
+    "logout": "log out of a server",
+    "revoke": "revoke the permission of an MCP server of this folder",
 }
 
 
@@ -93,7 +93,7 @@ def _parser() -> CommandLineParser:
         "-t",
         "--transport",
         choices=("stdio", "http", "sse"),
-        help="how the server is reached (default: http with a URL)",
+        help="the transport (default: http for a URL, stdio for a command)",
     )
     add.add_argument(
         "-e",
@@ -305,7 +305,7 @@ async def _test(config: ServerConfig) -> int:
         tokens = sum(one.tokens for one in row.tools)
         say(
             f"{config.name} connected after {time.monotonic() - began:.1f} s ({row.why}), {row.place}: "
-            f"{counted(len(row.tools), 'tool')}, about {tokens:,} tokens."
+            f"{counted(len(row.tools), 'tool')}, about {tokens:,} tokens in each request."
         )
         if row.tools:
             print_table(
@@ -324,10 +324,10 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
     from kimi_tui.mcp.oauth import LoginFailed, login
 
     if not config.url:
-        raise BadEntry(f"{config.name} has no address to log in at")
+        raise BadEntry(f"{config.name} has no address, so there is no login")
     made, unset = config.replaced(os.environ)
     if unset:
-        raise BadEntry(f"the variable {', '.join(unset)} is not set")
+        raise BadEntry(f"environment variable not set: {', '.join(unset)}")
 
     async def shown(url: str) -> None:
         say("Open this address and log in there:")
@@ -368,9 +368,9 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
     try:
         await login(made, shown, pasted)
     except LoginFailed as failed:
-        complain(f"The login at the MCP server {config.name} failed: {failed}.")
+        complain(f"Could not log in to {config.name}: {failed}.")
         return FAILED
-    say(f"Logged in at the MCP server {config.name}.")
+    say(f"Logged in to {config.name}.")
     return DONE
 
 
@@ -395,7 +395,7 @@ def _logout(config: ServerConfig) -> int:
 
     made, _ = config.replaced(os.environ)
     if Keeping(made).forget():
-        say(f"Forgot the login at the MCP server {config.name}.")
+        say(f"Logged out of {config.name}.")
     else:
-        say(f"There is no login at the MCP server {config.name}.")
+        say(f"You were not logged in to {config.name}.")
     return DONE

@@ -163,6 +163,7 @@ def _facts(session: Session, found: _Findings) -> dict[str, Any]:
         "work_dir": str(session.work_dir),
         "archived": session.state.archived,
         "forked_from": session.state.forked_from or None,
+        "external_agent": session.state.external_agent or None,
         "imported_from": session.state.imported_from or None,
         "messages": found.messages,
         "tokens": found.tokens,
@@ -247,6 +248,10 @@ def _print(session: Session, found: _Findings) -> None:
         ),
         *statistics_pairs(found.figures),
     ]
+    if session.state.external_agent:
+        from kimi_tui.external.agents import title_of
+
+        pairs.append(("agent", title_of(session.state.external_agent)))
     if session.state.imported_from:
         pairs.append(("imported from", session.state.imported_from))
     if session.state.forked_from:

@@ -30,6 +30,7 @@ from kimi_tui.program import DONE, FAILED
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import holder_of
+from kimi_tui.session.metadata import read_state
 from kimi_tui.session.moved_folder import former_folders
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
@@ -56,6 +57,16 @@ def chosen_session(name: str | None) -> Session:
             or "This folder has no session. Choose one with --session ID; kimi-tui sessions list --all shows their ids."
         )
     return newest
+
+
+def lacking_words(session: Session, what: str) -> str:
+    """Return the sentence that says why a command cannot be used with a session of an external agent; empty for one of ours."""
+    name = read_state(session.dir).external_agent
+    if not name:
+        return ""
+    from kimi_tui.external.agents import title_of
+
+    return f"{what} works only with kimi-tui's own agent, and session {session.id[:8]} uses {title_of(name)}."
 
 
 # --- the command `sessions`
@@ -175,6 +186,7 @@ def _list(store: SessionStore, options: Namespace) -> int:
         say(moved or none)
         return DONE
     now = datetime.now(UTC)
+    has_agents = any(info.external_agent for info in infos)
     rows = [
         [
             info.id[:8],
@@ -184,12 +196,14 @@ def _list(store: SessionStore, options: Namespace) -> int:
             "" if info.tokens is None else tokens(info.tokens),
             size_words(info.size_bytes),
             size_words(info.world_lines_bytes) if info.world_lines else "",
+            *([_agent(info)] if has_agents else []),
             *([short(Path(info.work_dir))] if options.all else []),
         ]
         for info in infos
     ]
     head = ["id", "title", "age", "messages", "tokens", "size", "world lines"]
-    print_table([*head, *(["folder"] if options.all else [])], rows, right=(3, 4, 5, 6))
+    head += [*(["agent"] if has_agents else []), *(["folder"] if options.all else [])]
+    print_table(head, rows, right=(3, 4, 5, 6))
     if moved:
         complain(moved)
     return DONE
@@ -216,6 +230,15 @@ def _title(info: SessionInfo) -> str:
     return cut(info.title, 48 - len(origin)) + origin
 
 
+def _agent(info: SessionInfo) -> str:
+    """Return the title of the external agent of a session; empty for our own agent."""
+    if not info.external_agent:
+        return ""
+    from kimi_tui.external.agents import title_of
+
+    return title_of(info.external_agent)
+
+
 def _described(info: SessionInfo) -> dict[str, Any]:
     return {
         "id": info.id,
@@ -229,6 +252,7 @@ def _described(info: SessionInfo) -> dict[str, Any]:
         "world_lines_bytes": info.world_lines_bytes,
         "archived": info.archived,
         "forked_from": info.forked_from or None,
+        "external_agent": info.external_agent or None,
     }
 
 

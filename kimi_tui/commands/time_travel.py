@@ -24,7 +24,7 @@ from kimi_tui.commands.console import (
     print_table,
     say,
 )
-from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.commands.sessions import chosen_session, lacking_words
 from kimi_tui.futures import are_left
 from kimi_tui.logging_setup import start_logging
 from kimi_tui.program import CONFLICTS, DONE, FAILED, USAGE
@@ -84,7 +84,7 @@ def _switch_parser(name: str) -> CommandLineParser:
         "place",
         metavar="K[:N]",
         type=place_on_a_line,
-        help="world line K, or the part of it before its checkpoint N",
+        help="world line K, or with K:N only the part before its checkpoint N",
     )
     return _with_files(parser)
 
@@ -107,7 +107,7 @@ _PARSERS = {
     "switch": partial(_switch_parser, "switch"),
     "jump": partial(_switch_parser, "jump"),
     "undo": partial(command, "undo", "Undo the last rewind, switch, D-Mail, compaction or clear."),
-    "redo": partial(command, "redo", "Redo what was undone last."),
+    "redo": partial(command, "redo", "Redo the last undo."),
     "dmail": _dmail_parser,
 }
 
@@ -117,6 +117,9 @@ async def _travel(options: Namespace) -> int:
         complain("The text of the D-Mail is empty.")
         return USAGE
     session = chosen_session(options.session)
+    if options.name == "dmail" and (words := lacking_words(session, "kimi-tui dmail")):
+        complain(f"{words} Rewind with kimi-tui rewind {options.n}, then write a message.")
+        return FAILED
     # The whole engine is imported here, so that a usage message does not wait for it.
     from kimi_tui.soul.assembly import open_soul
 

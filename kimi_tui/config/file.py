@@ -283,9 +283,8 @@ class _Reader:
             self._say(place, "must be a name of letters, digits, dots and dashes")
             return None
         values = self._values(table, place, declared(ExternalAgentConfig))
-        if "command" not in values:
-            if "command" not in table:
-                self._say(f"{place}.command", 'is missing, for example ["codex-acp"]')
+        if "command" in table and "command" not in values:
+            # The usual program of the agent must not run in the place of one that the user misspelt.
             return None
         return ExternalAgentConfig(name=name, **values)
 
@@ -602,7 +601,7 @@ def _document(path: Path) -> MutableMapping[str, Any]:
         return tomlkit.parse(path.read_text("utf-8-sig") if path.exists() else "")
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path.name} was not changed, as it cannot be read. Correct it: {error}"
+            f"{path.name} was not changed, because it has an error. Fix it first: {error}"
         ) from error
 
 
@@ -691,8 +690,15 @@ def _check(
     )
     is_default = after.default_model == default_model or not default_model
     if not is_default or (provider, model) != (meant_provider, meant_model):
+        entry = (
+            f"[models.{model_name}]"
+            if provider == meant_provider
+            else f"[providers.{provider_name}]"
+        )
+        if not is_default:
+            entry = "default_model"
         raise ConfigError(
-            "The choice was not saved: another entry in config.toml overrides it. Edit that file"
+            f"The choice was not saved: {entry} in config.toml overrides it. Change it there"
         )
 
 

@@ -26,7 +26,7 @@ def not_run_notice(config_file: Path) -> str:
     if not places:
         return ""
     named = "; ".join(f"{words} in {_listed(paths)}" for words, paths in places.items())
-    return f"kimi-tui does not use {named}."
+    return f"kimi-tui ignores {named}: only kimi-cli uses such settings."
 
 
 def _in_config(path: Path) -> Iterator[str]:

@@ -243,7 +243,7 @@ def _window(environ: Mapping[str, str]) -> int | None:
         raise ConfigError(f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text[:40]!r} is not a number of tokens")
     if int(text) < LEAST_WINDOW:
         raise ConfigError(
-            f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text} tokens are too few; the minimum is {LEAST_WINDOW:,}"
+            f"KIMI_MODEL_MAX_CONTEXT_SIZE: {text} is too small; the minimum is {LEAST_WINDOW:,} tokens"
         )
     return int(text)
 

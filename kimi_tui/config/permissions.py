@@ -74,7 +74,7 @@ class ProjectPermissions:
             return ""
         except (OSError, ValueError) as error:
             why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is damaged"
-            return f"The permissions in {short(self._file)} are not used: {why}."
+            return f"The permissions in {short(self._file)} are ignored: {why}."
         return ""
 
     def add(self, rule: str) -> None:

@@ -17,7 +17,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 HOLDS: Mapping[Holds, str] = {
     "now": "at once",
     "session": "in the next session",
-    "start": "at the next start",
+    "start": "after a restart",
 }
 
 
@@ -185,8 +185,9 @@ Other agents that kimi-tui can drive over the Agent Client Protocol, beside thos
 
 ```toml
 [external_agents.codex]                # kimi-tui --external-agent codex
-command = ["codex-acp"]                # the program and its arguments; no shell reads them
+command = ["codex-acp"]                # the program and its arguments; no shell reads them; not needed for an agent that kimi-tui knows
 env = ["OPENAI_API_KEY"]               # variables that it gets in addition to the usual ones
+mcp = false                            # do not tell it of your MCP servers
 ```
 """
 

@@ -228,20 +228,20 @@ class LoopControl(NamedTuple):
         50_000,
         whole(0, 100_000_000),
         "Tokens of the context that are kept free for the answer.",
-        title="Kept for the answer, tokens",
+        title="Reserved for the answer (tokens)",
         group=CONTEXT,
     )
     compaction_trigger_ratio: float = setting(
         0.85,
         number(0.1, 1.0),
-        "Share of the context, from 0.1 to 1, at which it is compacted automatically.",
+        "Fraction of the context, from 0.1 to 1, at which it is compacted automatically.",
         title="Compaction threshold",
         group=CONTEXT,
     )
     compaction: str = setting(
         "simple",
         STRIPPED,
-        "How the context is compacted. simple is the only built-in method.",
+        "How the context is compacted: simple, or package.module:Class for a method of your own.",
         title="Compaction method",
         group=CONTEXT,
     )
@@ -249,21 +249,21 @@ class LoopControl(NamedTuple):
         600.0,
         number(0, 86_400),
         "How many seconds to keep retrying an overloaded or unreachable server. If it is 0, the number of retries (max_retries_per_step) is the limit.",
-        title="Retry limit, seconds",
+        title="Retry limit (seconds)",
         group=LIMITS,
         former_name="retry_limit_s",
     )
     same_call_limit: int = setting(
         3,
         whole(0, 1_000),
-        "After this number of equal tool calls with equal results in a row, you are asked how to continue; 0 never asks.",
+        "After this number of identical tool calls with identical results in a row, you are asked how to continue; 0 means never.",
         title="Repeated tool calls",
         group=LIMITS,
     )
     same_dmail_limit: int = setting(
         3,
         whole(0, 1_000),
-        "After this number of D-Mails in a row without a new tool result between them, you are asked how to continue; 0 never asks.",
+        "After this number of D-Mails in a row without a new tool result between them, you are asked how to continue; 0 means never.",
         title="Repeated D-Mails",
         group=LIMITS,
     )
@@ -333,7 +333,7 @@ class DMailConfig(NamedTuple):
         whole(0, 100_000_000),
         "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 turns this reminder off. "
         "If config.toml has [[dmail.rules]], those rules apply instead.",
-        title="D-Mail reminder, tokens",
+        title="D-Mail reminder (tokens)",
         group=DMAILS,
     )
     review: bool = setting(
@@ -364,28 +364,28 @@ class AgentsConfig(NamedTuple):
         100,
         whole(1, 100_000),
         "Number of steps after which a sub-agent ends and reports what it has found.",
-        title="Sub-agents, steps",
+        title="Sub-agent step limit",
         group=LIMITS,
     )
     tokens: int = setting(
         0,
         whole(0, 1_000_000_000),
         "Number of tokens, input and output of all its requests, after which a sub-agent ends; 0 means no limit.",
-        title="Sub-agents, tokens",
+        title="Sub-agent token limit",
         group=LIMITS,
     )
     cost: float = setting(
         0.0,
         number(0, 1_000_000),
-        "Cost, by the configured prices, after which a sub-agent ends; 0 means no limit.",
-        title="Sub-agents, cost",
+        "Cost after which a sub-agent ends, in the currency of the prices in config.toml; 0 means no limit.",
+        title="Sub-agent cost limit",
         group=LIMITS,
     )
     parallel: int = setting(
         4,
         whole(1, 16),
         "Number of read-only sub-agents that may work at the same time; the others wait.",
-        title="Sub-agents at the same time",
+        title="Parallel sub-agents",
         group=LIMITS,
     )
 
@@ -537,13 +537,16 @@ class ExternalAgentConfig(NamedTuple):
 
     Attributes:
         name: its name on the command line.
-        command: the program and its arguments; no shell reads them.
+        command: the program and its arguments; no shell reads them. Empty for the usual command of an agent that this program
+            knows.
         env: the names of the environment variables that it gets in addition to the usual ones.
+        mcp: whether it is told of the user's MCP servers.
     """
 
     name: str
-    command: tuple[str, ...] = setting(NEEDED, COMMAND)
+    command: tuple[str, ...] = setting((), COMMAND)
     env: tuple[str, ...] = setting((), VARIABLES)
+    mcp: bool = setting(True, FLAG)
 
 
 @table
@@ -574,7 +577,7 @@ class StatuslineConfig(NamedTuple):
     items: tuple[str, ...] = setting(
         (),
         some_of(STATUS_ITEMS),
-        "Facts that a row below the prompt shows, in this order. If the list is empty, there is no such row.",
+        "Items of the status line below the prompt, in this order. If the list is empty, there is no status line.",
         "now",
         title="Status line",
         group=LOOKS,
@@ -582,10 +585,19 @@ class StatuslineConfig(NamedTuple):
     command: str = setting(
         "",
         SHELL_COMMAND,
-        "A command whose first line of output is shown in the status line. It gets the session's facts as JSON, "
+        "A command whose first line of output is shown in the status line. It gets facts about the session as JSON on standard input, "
         "so a status line script for Claude Code works here.",
         "now",
         title="Status line command",
+        group=LOOKS,
+    )
+    refresh_interval: int = setting(
+        0,
+        whole(0, 3_600),
+        "Seconds after which the status line command runs again although nothing has happened; 0 runs it only after events. "
+        "Claude Code's refreshInterval.",
+        "now",
+        title="Status line interval",
         group=LOOKS,
     )
 
@@ -676,7 +688,7 @@ class Config(NamedTuple):
         number(1, 3600),
         "If an answer has no new text for this number of seconds, you are asked whether to keep waiting.",
         "start",
-        title="Stalled answer, seconds",
+        title="Stall timeout (seconds)",
         group=LIMITS,
     )
     first_answer_timeout_s: float = setting(
@@ -685,7 +697,7 @@ class Config(NamedTuple):
         "If an answer does not begin within this number of seconds, you are asked whether to keep waiting; "
         "0 means 1800 s for servers on the internet and no limit for local ones.",
         "start",
-        title="First token, seconds",
+        title="First-token timeout (seconds)",
         group=LIMITS,
     )
     loop_control: LoopControl = LoopControl()

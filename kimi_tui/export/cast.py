@@ -121,5 +121,7 @@ def _body(block: ToolBlock, plain: Callable[[str], str]) -> str:
         return ""
     lines = output.split("\n")
     rows = lines[-_OUTPUT_ROWS:]
-    more = [f"… {counted(len(lines) - len(rows), 'line')} before"] if len(lines) > len(rows) else []
+    more = (
+        [f"… {counted(len(lines) - len(rows), 'earlier line')}"] if len(lines) > len(rows) else []
+    )
     return _rows("\n".join([*more, *rows]), _GREY, "    ")

@@ -70,7 +70,7 @@ class Redactor:
         kinds = {
             "key": ("possible key", "possible keys"),
             "home folder": ("path of the home folder", "paths of the home folder"),
-            "name": ("name of the user or the machine", "names of the user or the machine"),
+            "name": ("user or host name", "user or host names"),
         }
         return ", ".join(
             f"{count:,} {kinds[kind][count != 1]}" for kind in kinds if (count := self.counts[kind])

@@ -31,6 +31,7 @@ class KnownAgent(NamedTuple):
         env: the environment variables that it gets in addition to the usual ones; one that ends with `_` is a beginning.
         install: how to get it, as the end of a sentence that begins with a verb.
         login: the command with which the user logs in, in a terminal; empty if it is not known.
+        mcp: whether it is told of the user's MCP servers.
         reads_files: whether it is to read files itself: Gemini CLI 0.61 does not understand that a file does not exist, when a
             client says so, and cannot make a new one then.
     """
@@ -42,6 +43,7 @@ class KnownAgent(NamedTuple):
     install: str = ""
     login: str = ""
     reads_files: bool = False
+    mcp: bool = True
 
 
 KNOWN: Mapping[str, KnownAgent] = {
@@ -85,7 +87,7 @@ KNOWN: Mapping[str, KnownAgent] = {
             "Goose",
             (("goose", "acp"),),
             ("GOOSE_", "ANTHROPIC_", "OPENAI_", "GOOGLE_"),
-            "its installation is described at https://block.github.io/goose",
+            "to install it, see https://block.github.io/goose",
             "goose configure",
         ),
         KnownAgent(
@@ -110,10 +112,18 @@ KNOWN: Mapping[str, KnownAgent] = {
             ((sys.executable, "-P", "-m", "kimi_tui", "acp"),),
             ("KIMI_", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
             login="kimi-tui",
+            # It reads the same file of servers itself.
+            mcp=False,
         ),
     )
 }
 """The agents that need no configuration, by name."""
+
+
+def title_of(name: str) -> str:
+    """Return the name of an agent in sentences; of one that only a configuration knows, its name there."""
+    known = KNOWN.get(name)
+    return known.title if known is not None else name
 
 
 class AgentMissing(Exception):
@@ -129,6 +139,7 @@ class AgentProgram(NamedTuple):
         environ: its environment.
         login: the command with which the user logs in; empty if it is not known.
         reads_files: whether it is to read files itself.
+        mcp: whether it is told of the user's MCP servers.
     """
 
     name: str
@@ -137,6 +148,7 @@ class AgentProgram(NamedTuple):
     environ: Mapping[str, str]
     login: str = ""
     reads_files: bool = False
+    mcp: bool = True
 
 
 def missing_package(who_needs: str = "External agents need") -> str:
@@ -167,11 +179,14 @@ def known_agents(configured: Mapping[str, ExternalAgentConfig]) -> dict[str, Kno
         found[name] = KnownAgent(
             name,
             built_in.title if built_in else name,
-            (config.command,),
+            (config.command,) if config.command else built_in.commands if built_in else (),
             (*(built_in.env if built_in else ()), *config.env),
-            f"[external_agents.{name}] in config.toml names it",
+            f"[external_agents.{name}] in config.toml names it"
+            if config.command or built_in is None
+            else built_in.install,
             built_in.login if built_in else "",
             reads_files=built_in is not None and built_in.reads_files,
+            mcp=config.mcp and (built_in is None or built_in.mcp),
         )
     return found
 
@@ -203,6 +218,11 @@ def agent_program(
             f'There is no external agent "{name[:40]}": kimi-tui knows {known}. '
             f"To add one, name it in config.toml under [external_agents.NAME]."
         )
+    if not agent.commands:
+        raise AgentMissing(
+            f"[external_agents.{name[:40]}] in config.toml has no command, and kimi-tui knows no agent of this name. "
+            'Add its program, for example command = ["codex-acp"].'
+        )
     for command in agent.commands:
         if found := _found(command[0], environ, work_dir):
             return AgentProgram(
@@ -212,6 +232,7 @@ def agent_program(
                 _environment(agent, environ),
                 agent.login,
                 agent.reads_files,
+                agent.mcp,
             )
     program = agent.commands[0][0]
     planted = os.path.isabs(program) and os.path.lexists(program)

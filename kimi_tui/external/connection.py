@@ -22,6 +22,7 @@ from kimi_tui import lenient_json
 from kimi_tui.external.agents import AgentProgram
 from kimi_tui.external.pipe import AgentPipe
 from kimi_tui.external.places import AgentPlace
+from kimi_tui.external.servers import Server
 from kimi_tui.foreign_text import one_line
 from kimi_tui.program import VERSION
 from kimi_tui.soul.errors import SoulError
@@ -40,6 +41,8 @@ _START_S = 90.0
 """Seconds for the first answer: some agents look for updates first."""
 _ANSWER_S = 60.0
 """Seconds for every other answer but that to a prompt."""
+_DELETE_S = 10.0
+"""Seconds for the answer to the deletion of a session, for which nobody waits."""
 _MOST_AHEAD = 2_000
 """Updates that wait to be shown; the agent waits then."""
 _AUTH_REQUIRED = -32000
@@ -79,6 +82,11 @@ class AgentSetting(NamedTuple):
     choices: tuple[AgentChoice, ...]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the values."""
+        return tuple(one.name for one in self.choices)
+
+    @property
     def shown(self) -> str:
         """The name of the current value."""
         return next((one.name for one in self.choices if one.value == self.value), self.value)
@@ -93,6 +101,8 @@ class Abilities:
         forks: whether it copies a session.
         sees: whether prompts may have images.
         closes: whether sessions can be closed.
+        deletes: whether sessions can be deleted.
+        http, sse: whether it connects to MCP servers in these ways.
         version: its version; empty if it does not say.
         logins: what it says about logging in.
     """
@@ -102,6 +112,9 @@ class Abilities:
     forks: bool = False
     sees: bool = False
     closes: bool = False
+    deletes: bool = False
+    http: bool = False
+    sse: bool = False
     version: str = ""
     logins: tuple[str, ...] = ()
 
@@ -130,6 +143,7 @@ class AgentConnection:
         begun_at: the place at which it was opened or copied; None for a new one.
         abilities: what it can do.
         facts: what it says of the session.
+        servers: the MCP servers that it is told of.
         on_facts: called when the agent has changed a setting, its commands or the title.
     """
 
@@ -153,6 +167,7 @@ class AgentConnection:
         self.begun_at: AgentPlace | None = None
         self.abilities = Abilities()
         self.facts = AgentFacts()
+        self.servers: Sequence[Server] = ()
         self._updates: deque[Any] = deque()
         self._news = asyncio.Event()
 
@@ -235,6 +250,9 @@ class AgentConnection:
                 read_text_file=not self.program.reads_files, write_text_file=True
             ),
             terminal=True,
+            elicitation=schema.ElicitationCapabilities(
+                form=schema.ElicitationFormCapabilities(), url=schema.ElicitationUrlCapabilities()
+            ),
         )
         said = await self._answer(
             self._agent.initialize(
@@ -249,18 +267,22 @@ class AgentConnection:
         )
         if said.protocol_version != acp.PROTOCOL_VERSION:
             raise AgentFailed(
-                f"{title} speaks version {said.protocol_version} of the Agent Client Protocol, "
-                f"and kimi-tui speaks version {acp.PROTOCOL_VERSION}."
+                f"{title} uses version {said.protocol_version} of the Agent Client Protocol, "
+                f"but kimi-tui needs version {acp.PROTOCOL_VERSION}.",
+                advice=f"Update {title} or kimi-tui.",
             )
         able = said.agent_capabilities or schema.AgentCapabilities()
         sessions = able.session_capabilities or schema.SessionCapabilities()
-        prompts = able.prompt_capabilities
+        prompts, servers = able.prompt_capabilities, able.mcp_capabilities
         self.abilities = Abilities(
             loads=bool(able.load_session),
             resumes=sessions.resume is not None,
             forks=sessions.fork is not None,
             sees=bool(prompts is not None and prompts.image),
             closes=sessions.close is not None,
+            deletes=sessions.delete is not None,
+            http=bool(servers is not None and servers.http),
+            sse=bool(servers is not None and servers.sse),
             version=one_line(said.agent_info.version)[:40] if said.agent_info else "",
             logins=tuple(self._login_words(one) for one in said.auth_methods or ()),
         )
@@ -275,7 +297,7 @@ class AgentConnection:
         """
         agent = self._running()
         said = await self._answer(
-            agent.new_session(cwd=self._work_dir, mcp_servers=[]), "begin a session"
+            agent.new_session(cwd=self._work_dir, mcp_servers=list(self.servers)), "begin a session"
         )
         self._use(said.session_id, said)
 
@@ -291,12 +313,16 @@ class AgentConnection:
         try:
             if self.abilities.resumes:
                 said = await self._answer(
-                    agent.resume_session(cwd=self._work_dir, session_id=session, mcp_servers=[]),
+                    agent.resume_session(
+                        cwd=self._work_dir, session_id=session, mcp_servers=list(self.servers)
+                    ),
                     "resume its session",
                 )
             else:
                 said = await self._answer(
-                    agent.load_session(cwd=self._work_dir, session_id=session, mcp_servers=[]),
+                    agent.load_session(
+                        cwd=self._work_dir, session_id=session, mcp_servers=list(self.servers)
+                    ),
                     "load its session",
                 )
         finally:
@@ -313,12 +339,29 @@ class AgentConnection:
         self._repeats = True
         try:
             said = await self._answer(
-                agent.fork_session(cwd=self._work_dir, session_id=session, mcp_servers=[]),
+                agent.fork_session(
+                    cwd=self._work_dir, session_id=session, mcp_servers=list(self.servers)
+                ),
                 "copy its session",
             )
         finally:
             self._repeats = False
         self._use(said.session_id, said)
+
+    async def delete(self, session: str) -> None:
+        """Delete a session at the agent.
+
+        Raises:
+            AgentFailed: it refuses.
+        """
+        self._running()
+        asked = {"sessionId": session}
+        await self._answer(self._request("session/delete", asked), "delete a session", _DELETE_S)
+
+    def _request(self, method: str, params: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Send a request for which the package has no method."""
+        connection: Any = getattr(self._running(), "_conn")  # noqa: B009 - a private part
+        return connection.send_request(method, params)
 
     @property
     def goes_back(self) -> bool:
@@ -407,11 +450,7 @@ class AgentConnection:
             return
         if setting.id == _MODEL:
             asked = {"sessionId": self.session, "modelId": value}
-            # The package has no method for it.
-            connection: Any = getattr(agent, "_conn")  # noqa: B009 - a private part
-            await self._answer(
-                connection.send_request("session/set_model", asked), "change its model"
-            )
+            await self._answer(self._request("session/set_model", asked), "change its model")
             self.facts.settings[_MODEL] = setting._replace(value=value)
             return
         said = await self._answer(
@@ -467,9 +506,9 @@ class AgentConnection:
 
     def has_ended(self) -> AgentFailed:
         """Return the error that says that the program has ended."""
-        why = self._pipe.why or "it ended"
+        why = f": {self._pipe.why}" if self._pipe.why else ""
         return AgentFailed(
-            f"{self.program.title} has ended: {why}.",
+            f"{self.program.title} is no longer running{why}.",
             advice="Your next message starts it again.",
         )
 
@@ -514,9 +553,10 @@ class AgentConnection:
         match method:
             case schema.EnvVarAuthMethod(vars=variables):
                 names = ", ".join(one_line(one.name)[:60] for one in variables[:3])
-                return f"set {names} before kimi-tui starts"
+                return f"set {names} and restart kimi-tui"
             case schema.TerminalAuthMethod(args=arguments):
-                words = (Path(self.program.argv[0]).name, *(arguments or ()))
+                program, *own = self.program.argv
+                words = (Path(program).name, *own, *(arguments or ()))
                 return f"run {one_line(' '.join(words))[:120]} in a terminal"
             case _:
                 return ""

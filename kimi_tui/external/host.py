@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from kimi_tui.app_paths import log_file
@@ -14,9 +15,12 @@ from kimi_tui.external.agents import AgentMissing, AgentProgram, agent_program, 
 from kimi_tui.external.connection import AgentConnection, AgentFailed, AgentSetting
 from kimi_tui.external.model import AgentModel
 from kimi_tui.external.places import AgentPlaces
+from kimi_tui.external.servers import OfferedServers, offered_servers
 from kimi_tui.external.serving import AgentServices
 from kimi_tui.session.session import Session
 
+_MOST_DELETED = 100
+"""The copies of sessions that are deleted after one start of the program; others are deleted after the next one."""
 _STUCK_S = 3.0
 """Seconds that an agent has to end a stopped prompt, before its program is started anew."""
 
@@ -39,7 +43,11 @@ class AgentHost:
         places: how far its sessions know the conversation.
         cost: what it says that its session has cost: the currency, and the amount; None if it does not say.
         on_news: called when it has said something of its settings.
+        tell: shows the user a notice: a sentence, and another one about what follows from it.
+        tells_servers: whether it is told of the user's MCP servers, if its configuration does not say no.
+        offered: the servers that it was told of, and those that were left out.
         title_told: the title that it gave its session; empty for none.
+        tidying: deletes copies of its sessions; None before that has begun.
     """
 
     def __init__(
@@ -62,10 +70,16 @@ class AgentHost:
         self._starting = asyncio.Lock()
         self._is_closed = False
         self._ending: asyncio.Task[None] | None = None
+        self.tidying: asyncio.Task[None] | None = None
+        self._tidied: AgentConnection | None = None
         self.connection: AgentConnection | None = None
         self.services: AgentServices | None = None
         self.on_news: Callable[[], object] = bool
         self._wanted: dict[str, str] = {}
+        self._told: set[str] = set()
+        self.tell: Callable[[str, str], object] = _no_notice
+        self.tells_servers = True
+        self.offered = OfferedServers()
         self.cost: tuple[str, float] | None = None
         self.title_told = ""
         self.places = AgentPlaces(session.dir, session.storage, name)
@@ -86,7 +100,10 @@ class AgentHost:
                 self._session.work_dir,
             )
         except AgentMissing as missing:
-            raise AgentFailed(str(missing)) from missing
+            raise AgentFailed(
+                str(missing),
+                advice="To continue with another agent, run kimi-tui --external-agent NAME --continue.",
+            ) from missing
 
     async def connected(self) -> AgentConnection:
         """Return the connection to the running agent, which is started if it does not run.
@@ -120,7 +137,24 @@ class AgentHost:
                 await made.close()
                 raise
             self.model.learn(sees=made.abilities.sees)
+            if program.mcp and self.tells_servers:
+                able = made.abilities
+                self.offered = await asyncio.to_thread(
+                    partial(offered_servers, http=able.http, sse=able.sse),
+                    self._session.work_dir,
+                    self._environ,
+                )
+                made.servers = self.offered.servers
+                self._tell_left_out(self.offered)
             return made
+
+    def _tell_left_out(self, offered: OfferedServers) -> None:
+        """Say once which MCP servers the agent is not told of."""
+        if (words := offered.left_out_words) and words not in self._told:
+            self._told.add(words)
+            self.tell(
+                f"{self.title} uses the MCP servers of its own configuration and yours.", words
+            )
 
     def on_facts(self) -> None:
         """Take over what the agent says of its settings."""
@@ -161,13 +195,38 @@ class AgentHost:
         """Return the setting of a category (`mode`, `model`); None if the agent has not offered one."""
         return self.connection.setting(category) if self.connection else None
 
+    def tidy(self, connection: AgentConnection) -> None:
+        """Begin to delete the copies of sessions that no world line needs, once for each start of the program."""
+        if connection.abilities.deletes and connection is not self._tidied:
+            self._tidied = connection
+            self.tidying = asyncio.create_task(self._tidy(connection), name="delete copies")
+
+    async def _tidy(self, connection: AgentConnection) -> None:
+        unneeded = await self.places.unneeded(self._session, connection.session)
+        try:
+            for session in unneeded[:_MOST_DELETED]:
+                if connection.session != session:
+                    with contextlib.suppress(AgentFailed):
+                        await connection.delete(session)
+                    self.places.forget_copy(session)
+        finally:
+            if unneeded:
+                await asyncio.to_thread(self.places.write)
+
     async def close(self) -> None:
         """End the program."""
         self._is_closed = True
+        if self.tidying is not None:
+            self.tidying.cancel()
+            await asyncio.wait([self.tidying])
         if self._ending is not None:
             await asyncio.wait([self._ending])
         if self.connection is not None:
             await self.connection.close()
+
+
+def _no_notice(text: str, advice: str) -> None:
+    """Tell nobody."""
 
 
 def log_of(name: str) -> Path:

@@ -45,8 +45,8 @@ class AgentModel(ChatProvider):
         if window is not None:
             self._info = replace(self._info, window=window, window_estimated=window <= 0)
         if sees is not None:
-            able: frozenset[Capability] = frozenset({"tools", "image_in"} if sees else {"tools"})
-            self._info = replace(self._info, capabilities=able)
+            able: set[Capability] = {"tools", "image_in"} if sees else {"tools"}
+            self._info = replace(self._info, capabilities=frozenset(able))
         return self._info != before
 
     async def generate(
@@ -62,7 +62,9 @@ class AgentModel(ChatProvider):
         Raises:
             LLMNotSupported: always.
         """
-        raise LLMNotSupported(f"kimi-tui cannot ask the model of {self._title} itself.")
+        raise LLMNotSupported(
+            f"kimi-tui cannot send requests of its own to the model of {self._title}."
+        )
         yield
 
     async def aclose(self) -> None:

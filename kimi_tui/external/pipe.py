@@ -30,6 +30,8 @@ _UPDATES = frozenset(
     )
 )
 """The updates that are understood; others are new kinds, and no fault."""
+_MOST_SKIPPED = 2_000
+"""Lines that are no messages, before the first message, after which the program is taken for another one."""
 _MOST_ASKED = 64
 """The requests of the agent that are worked on at once; further ones wait."""
 
@@ -69,6 +71,8 @@ class AgentPipe:
         self._asked: set[object] = set()
         self._answered = asyncio.Event()
         self._is_closing = False
+        self._has_spoken = False
+        """Whether a message of the protocol has come."""
         self.ended = asyncio.Event()
         self.why = ""
         self.n_skipped = 0
@@ -101,7 +105,7 @@ class AgentPipe:
             ConnectionError: the program has ended, or takes no messages any more.
         """
         if self._writer is None or self._is_closing or self.ended.is_set():
-            raise ConnectionError(self.why or "the program has ended")
+            raise ConnectionError(self.why or "the program is no longer running")
         if "method" not in message:
             self._asked.discard(_hashable(message.get("id")))
             self._answered.set()
@@ -126,9 +130,13 @@ class AgentPipe:
                 found = await asyncio.to_thread(message_in, line) if long else message_in(line)
                 if found is None:
                     self.n_skipped += 1
+                    if not self._has_spoken and self.n_skipped >= _MOST_SKIPPED:
+                        self.why = "its output is not the Agent Client Protocol"
+                        break
                     if self.n_skipped % 64 == 0:
                         await asyncio.sleep(0)
                     continue
+                self._has_spoken = True
                 await self._has_room()
                 result = lenient_json.mapping(found.get("result"))
                 if isinstance(result.get("models"), dict):

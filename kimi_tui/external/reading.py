@@ -321,8 +321,9 @@ class AgentAnswer:
     def _outcome(self, call: ReadCall) -> ToolOutcome:
         facts = call.facts
         output = shortened(facts.text(), MOST_OUTPUT)
-        effects: list[Effect] = [*facts.edits(self._work_dir)]
         failed, brief = facts.status == "failed", ""
+        # What a call that failed was to change is no change.
+        effects: list[Effect] = [] if failed else [*facts.edits(self._work_dir)]
         if call.look.name == "Shell":
             code = facts.exit_code
             effects.append(ShellBlock(facts.command, code, time.monotonic() - call.began))

@@ -26,6 +26,7 @@ from kimi_tui.external.looks import CHANGING, CallFacts, shown_path
 from kimi_tui.external.reading import AgentAnswer, ReadCall
 from kimi_tui.filesystem import read_regular
 from kimi_tui.foreign_text import one_line, visible
+from kimi_tui.mcp.forms import filled_form, opened_address
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import ShellBlock
@@ -59,7 +60,7 @@ _QUESTIONS = {
     "fetch": "Fetch this page?",
     "read": "Read this?",
     "search": "Search this?",
-    "switch_mode": "Continue this way?",
+    "switch_mode": "Change the mode?",
 }
 
 
@@ -216,7 +217,7 @@ class AgentServices(acp.Client):
         asked = ApprovalQuestion(
             asks=Asks("pause", stops=False),
             question=question,
-            detail="" if edits else _detail(facts, work_dir),
+            detail="" if edits else _detail(facts, work_dir, question),
             where=f"asked by {self._title}, which runs outside the sandbox of kimi-tui",
             edits=edits,
             protected=True,
@@ -229,6 +230,45 @@ class AgentServices(acp.Client):
         except ToolRejected:
             return no
         return offered.get(said) or next(iter(offered.values()), None)
+
+    # -- forms -------------------------------------------------------------------------------------
+
+    async def create_elicitation(
+        self, message: str, mode: schema.ElicitationMode, **_: Any
+    ) -> schema.CreateElicitationResponse:
+        """Put a form of the agent to the user, or an address that they are to open."""
+        cancelled = schema.CancelElicitationResponse(action="cancel")
+        declined = schema.DeclineElicitationResponse(action="decline")
+        scope: Any = getattr(mode, "root", mode)
+        if not isinstance(scope, schema.ElicitationSessionScope):
+            # No turn runs during another request, so that nobody looks for a question.
+            return declined
+        task = asyncio.current_task()
+        assert task is not None
+        self._working.add(task)
+        try:
+            reader = await self._check(scope.session_id)
+            call = next((one for one in reader.running if one.facts.id == scope.tool_call_id), None)
+            asker = _Asker(self._tools, self._title, call)
+            if isinstance(scope, schema.ElicitationUrlSessionMode):
+                done = await opened_address(self._title, message, str(scope.url), asker)
+                return schema.AcceptElicitationResponse(action="accept") if done else declined
+            if not isinstance(scope, schema.ElicitationFormSessionMode):
+                return declined
+            fields = scope.requested_schema.model_dump(by_alias=True, exclude_none=True)
+            content = await filled_form(self._title, self._title, message, fields, asker)
+        except (asyncio.CancelledError, RequestError):
+            return cancelled
+        except ToolRejected:
+            return declined
+        except (SoulError, ToolProblem) as error:
+            log.warning("a form of an external agent could not be shown: %s", error)
+            return cancelled
+        finally:
+            self._working.discard(task)
+        if content is None:
+            return declined
+        return schema.AcceptElicitationResponse(action="accept", content=content)
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -453,12 +493,8 @@ class AgentServices(acp.Client):
 
     # -- what is not offered -----------------------------------------------------------------------
 
-    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
-        """Refuse: forms are not among the abilities that the agent was told of."""
-        raise RequestError.method_not_found("elicitation/create")
-
     async def complete_elicitation(self, elicitation_id: str, **_: Any) -> None:
-        """Nothing waits for it."""
+        """Nothing waits for it: the user says when they have opened an address."""
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Refuse methods outside of the protocol."""
@@ -490,6 +526,28 @@ class AgentServices(acp.Client):
         if mode in ("sandboxed", "all") or (mode == "plan" and sandbox and sandbox.is_whole):
             return sandbox
         return None
+
+
+class _Asker:
+    """Puts the questions of a form to the user.
+
+    Args:
+        tools: the parts of the session.
+        title: the name of the agent.
+        call: the call during which it asks; None for none.
+    """
+
+    def __init__(self, tools: ToolRuntime, title: str, call: ReadCall | None) -> None:
+        self._tools = tools
+        self._key, self._tool = (call.key, call.look.name) if call is not None else ("", title)
+
+    async def ask(self, ask: ApprovalQuestion) -> str:
+        """Return the answer.
+
+        Raises:
+            ToolRejected: the user said no.
+        """
+        return await self._tools.approval.ask(ask, key=self._key, tool=self._tool)
 
 
 class _Approver:
@@ -552,11 +610,13 @@ def _distinct(name: str, taken: dict[str, schema.PermissionOption]) -> str:
     return shown
 
 
-def _detail(facts: CallFacts, work_dir: str) -> str:
-    """Return what the agent wants to do, in full."""
+def _detail(facts: CallFacts, work_dir: str, question: str) -> str:
+    """Return what the agent wants to do, in full, without the question that is asked above it."""
     text = facts.text()
     if facts.says_command:
-        lines = [facts.command, *([f"\n{text}"] if text and facts.command not in text else [])]
+        # An agent may repeat the command between other words, such as the folder in which it runs.
+        words = [one.strip("\n") for one in text.split("\n\n") if facts.command not in one]
+        lines = [facts.command, *(f"\n{one}" for one in words if one.strip() not in ("", question))]
     else:
         lines = [facts.title, *(shown_path(path, work_dir) for path in facts.paths())]
         if facts.raw_input:
@@ -567,7 +627,7 @@ def _detail(facts: CallFacts, work_dir: str) -> str:
     if len(words) > _LONGEST_DETAIL:
         left = len(words) - _LONGEST_DETAIL
         words = f"{words[:_LONGEST_DETAIL]}\n[… {left:,} characters are not shown …]"
-    return words or "It does not say what it wants to do."
+    return words or "The agent did not say what it wants to do."
 
 
 def _refused(why: str) -> RequestError:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from kimi_tui.agent_parts import PartName
+from kimi_tui.external.agents import OURSELVES
 from kimi_tui.external.connection import AgentFailed, AgentSetting
 from kimi_tui.external.host import AgentHost
 from kimi_tui.external.serving import AgentServices
 from kimi_tui.external.turns import AgentTurns
+from kimi_tui.hooks.definitions import OF_TOOLS, Hook
 from kimi_tui.images import Image
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.dmail import DMailDelivery
@@ -42,7 +44,10 @@ class ExternalSoul(KimiSoul):
         self.name = host.title
         self._told_words = self.name
         host.services = AgentServices(self._tools, host.title)
+        if self.hooks is not None:
+            self.hooks.why_not = self._why_no_hook
         host.on_news = self._heard_news
+        host.tell = lambda text, advice: self.wire.publish(Notice("info", text, advice))
 
     def _made_loop(self, dmails: DMailDelivery) -> AgentTurns:
         return AgentTurns(
@@ -53,6 +58,37 @@ class ExternalSoul(KimiSoul):
             dmails,
             self.inbox,
             self._attachments,
+        )
+
+    def _runs_itself(self, hook: Hook) -> bool:
+        """Return whether the agent reads the file of a hook, too: the hook must not run twice."""
+        return self.host.name == OURSELVES or (self.host.name == "claude" and hook.form == "claude")
+
+    def _why_no_hook(self, hook: Hook) -> str:
+        """Return why a hook does not run with the agent, as a clause; empty if it does."""
+        if self._runs_itself(hook):
+            return f"{self.name} runs it itself"
+        if hook.event in OF_TOOLS:
+            return f"{self.name} runs its tools itself, and no hook of kimi-tui can stop them"
+        if hook.event in ("PreCompact", "PostCompact"):
+            return f"{self.name} compacts its context itself"
+        return ""
+
+    async def begin_hooks(self, source: Literal["startup", "resume"]) -> tuple[str, ...]:
+        """Begin to tell the hooks that are about turns; return sentences for the user, also about hooks around tool calls."""
+        words = await super().begin_hooks(source)
+        hooks = self.hooks
+        unheard = hooks.unheard if hooks is not None else ()
+        guards = [
+            one for one in unheard if one.event == "PreToolUse" and not self._runs_itself(one)
+        ]
+        if not guards:
+            return words
+        named = "1 hook" if len(guards) == 1 else f"{len(guards)} hooks"
+        verb = "does" if len(guards) == 1 else "do"
+        return (
+            *words,
+            f"{named} for PreToolUse {verb} not run with {self.name}, which runs its tools itself; /hooks lists them.",
         )
 
     async def prepare_model(self) -> tuple[str, ...]:
@@ -118,13 +154,14 @@ class ExternalSoul(KimiSoul):
         return f"{self.name}, {mode.shown}" if mode is not None and mode.shown else self.name
 
     @property
-    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The modes and the models that the agent offers, by name."""
-        modes, models = (
-            () if (one := self.host.setting(category)) is None else one.choices
-            for category in ("mode", "model")
-        )
-        return tuple(one.name for one in modes), tuple(one.name for one in models)
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """The modes, models and reasoning efforts that the agent offers, by name."""
+
+        def names(category: str) -> tuple[str, ...]:
+            setting = self.host.setting(category)
+            return () if setting is None else setting.names
+
+        return names("mode"), names("model"), names("thought_level")
 
     def _heard_news(self) -> None:
         """Publish the model and the mode of the agent, if they are others than before."""

@@ -44,7 +44,7 @@ _SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
 _UNTOLD = frozenset({"marker", "note"})
 _STOPPED = {
     "max_tokens": (
-        "The answer was cut: the model reached its output limit.",
+        "The answer was cut off: the model reached its output limit.",
         "Ask it to continue, or to answer in smaller parts.",
     ),
     "max_turn_requests": (
@@ -213,6 +213,8 @@ class AgentTurns(AgentLoop):
         elif connection.is_open:
             self._late = places.at_end(connection.session, context)
         await asyncio.to_thread(self._host.places.write)
+        if connection.is_open and ended:
+            self._host.tidy(connection)
         if title := connection.facts.title:
             self._host.title_told = title
 
@@ -235,11 +237,14 @@ class AgentTurns(AgentLoop):
         if before:
             text = await asyncio.to_thread(conversation_text, before, _HISTORY_TOKENS)
             blocks.append(helpers.text_block(prompt("external_history", HISTORY=text)))
+            where = f"{self._host.title} starts a new session of its own, which gets {_counted(len(before))} as text."
+            if known:
+                where = f"{self._host.title} did not keep {_newest(len(before))}. Its session gets {'it' if len(before) == 1 else 'them'} as text."
             self._conversation.wire.publish(
                 Notice(
                     "info",
-                    f"{self._host.title} continues in a new session of its own, which has {_counted(len(before))} as text.",
-                    "It has the messages and tool calls, but not its earlier reasoning.",
+                    where,
+                    "The text includes tool calls, but not the earlier reasoning.",
                 )
             )
         for message in new:
@@ -284,18 +289,22 @@ class AgentTurns(AgentLoop):
         is_there = place.session == connection.session
         if connection.abilities.forks:
             try:
-                await connection.fork(place.session)
+                await self._fork(connection, place)
             except AgentFailed:
                 if is_there or not connection.goes_back:
                     raise
                 # The agent may have to open it first, after its program was started anew.
                 await connection.go_to(place.session)
-                await connection.fork(place.session)
+                await self._fork(connection, place)
         elif not is_there:
             if not connection.goes_back:
                 raise AgentFailed(f"{self._host.title} cannot open an earlier session.")
             await connection.go_to(place.session)
         connection.begun_at = place
+
+    async def _fork(self, connection: AgentConnection, place: AgentPlace) -> None:
+        await connection.fork(place.session)
+        self._host.places.note_copy(connection.session)
 
     async def _blocks_of(self, message: Message, connection: AgentConnection) -> Sequence[Block]:
         blocks: list[Block] = []
@@ -315,4 +324,8 @@ class AgentTurns(AgentLoop):
 
 
 def _counted(n_messages: int) -> str:
-    return "the message" if n_messages == 1 else f"the {n_messages:,} messages up to here"
+    return "1 earlier message" if n_messages == 1 else f"{n_messages:,} earlier messages"
+
+
+def _newest(n_messages: int) -> str:
+    return "the newest message" if n_messages == 1 else f"the newest {n_messages:,} messages"

@@ -63,8 +63,12 @@ async def take_up(soul: KimiSoul) -> int:
         except (OSError, SessionError) as error:
             log.warning("a future of a killed program could not be taken up", exc_info=error)
     if n_taken:
-        count = "1 future is" if n_taken == 1 else f"{n_taken} futures are"
-        words = f"kimi-tui ended while futures were running: {count} kept as world lines, up to the last finished step."
+        kept = (
+            "1 future is kept as a world line"
+            if n_taken == 1
+            else f"{n_taken} futures are kept as world lines"
+        )
+        words = f"kimi-tui ended while futures were running: {kept}, up to the last finished step."
         soul.wire.publish(Notice("info", words))
     return n_taken
 

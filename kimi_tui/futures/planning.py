@@ -53,13 +53,13 @@ _NAME = 40
 _MOST_NAMED = 40
 _LONGEST_MESSAGE = 1_000_000
 _TIERS: dict[Tier, str] = {
-    "overlay": "Each future sees the files at the path of the work folder; only what it changes needs disk space.",
-    "copy": "Each future has a copy of the files at the path of the work folder, because this system cannot use overlayfs there; folders that git ignores are read-only.",
-    "elsewhere": "Each future has a copy of the files at another path, because this system has no user namespaces; a program that has the path of the work folder written into it reads and changes the real files, not the copy.",
+    "overlay": "Each future has its own copy-on-write view of the files, at the path of the work folder; only its changes take disk space.",
+    "copy": "Each future has its own copy of the files, at the path of the work folder, because this system cannot use overlayfs there; folders that git ignores are read-only.",
+    "elsewhere": "Each future has its own copy of the files, at another path, because this system has no user namespaces; a program with a hard-coded path to the work folder reads and changes the real files.",
 }
 _NOT_ISOLATED = (
     "All futures share databases, containers and other running programs.",
-    "The network is shared: a command that may use it can take a port from another future.",
+    "The network is shared: two futures cannot listen on the same port.",
     "Files outside the work folder are not isolated, and commits of a future stay in its own copy of .git.",
 )
 
@@ -130,6 +130,8 @@ class Planner:
         self._session = soul.session
         self._launch = launch
         self._environ = environ
+        self._tiers: dict[str, Tier] = {}
+        """By backend of the sandbox; to find one takes a process, and nothing of the machine changes while the program runs."""
 
     async def planned(self, plan: FuturesPlan) -> list[Planned]:
         """Check a plan; return what each future is to do.
@@ -140,13 +142,13 @@ class Planner:
         if not FEWEST <= len(plan.variants) <= MOST:
             raise NoFutures(f"There can be {FEWEST} to {MOST} futures.", "variants")
         if self._launch.demo:
-            raise NoFutures("The demo has no model that could run futures.")
+            raise NoFutures("Futures do not work in the demo, because it has no model.")
         if reason := self._soul.folder.refusal:
             raise NoFutures(f"{reason} Futures need a file snapshot to begin from.", "target")
         uid, said, images = await self._beginning(plan.target)
         choices = [self._choice(one) for one in plan.variants]
         messages = [one.message.strip() or said for one in plan.variants]
-        pictures = [() if one.message.strip() else images for one in plan.variants]
+        pictures = [one.images if one.message.strip() else images for one in plan.variants]
         if not all(one or shown for one, shown in zip(messages, pictures, strict=True)):
             at = "the end of the conversation" if plan.target.is_end else f"#{plan.target.id}"
             raise NoFutures(
@@ -161,6 +163,12 @@ class Planner:
                     f'The prices of "{choice.model}" are not configured, so its cost cannot be limited. Limit the tokens, or add '
                     "[models.NAME.prices] to config.toml.",
                     "caps",
+                )
+        for choice, shown in zip(choices, pictures, strict=True):
+            if shown and not self._sees(choice):
+                raise NoFutures(
+                    f"{choice.model} does not accept images. Choose another model, or write a message without images.",
+                    "model",
                 )
         names = _names(plan.variants, messages, choices)
         return [
@@ -235,6 +243,12 @@ class Planner:
             "one_at_a_time": facts.one_at_a_time,
         }
 
+    def _sees(self, choice: ModelChoice) -> bool:
+        """Return whether a model accepts images; true if that is not known yet."""
+        if choice.model == self._soul.model_name:
+            return self._soul.model.sees
+        return choice.capabilities is None or "image_in" in choice.capabilities
+
     def _named(self, name: str) -> ModelChoice | NeedsChoice:
         config = in_folder(self._launch.config, read_folder_model(self._session.work_dir))
         try:
@@ -285,7 +299,9 @@ class Planner:
                     hidden = own.policy_for(work, creates=False).hidden
                 except NoSandbox:
                     own = None
-            tier = tier_of("" if own is None else own.backend, self._environ)
+            backend = "" if own is None else own.backend
+            tier = self._tiers.get(backend) or tier_of(backend, self._environ)
+            self._tiers[backend] = tier
             copied = {one.strip("/") for one in self._launch.config.futures.copy}
             shares = shares_of(past.files(past.newest), work, hidden, copied)
             return Ground(tier, shares, own is not None)

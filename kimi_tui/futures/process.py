@@ -220,8 +220,8 @@ class FutureProcess:
         last = one_line(" ".join(self._errors[-1:])).removeprefix("kimi-tui: ")
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-            return f"Its process was ended by {name}."
-        return last or f"Its process ended with exit code {code}."
+            return f"Its process was killed by {name}."
+        return last or f"Its process exited with code {code}."
 
     def say(self, **message: object) -> None:
         """Send a message; one to a process that has ended is dropped."""

@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
-from kimi_tui.app_paths import make_private
+from kimi_tui.app_paths import log_words, make_private
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.display_names import counted
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures import PREFIX
@@ -80,11 +79,11 @@ _OPINION_CHARS, _TASK_CHARS = 120_000, 4000
 _MOST_RECORDS = 20_000
 _MOST_TEXT = 1 << 16
 _WAITING = {
-    "first": "It waits until another future begins to answer, so that the shared conversation is cached and paid in full only once.",
-    "turn": "It waits for its turn at the server.",
+    "first": "It is waiting until another future begins to answer, so that the shared conversation is cached and paid in full only once.",
+    "turn": "It is waiting for its turn at the server.",
 }
 _TOO_MANY = frozenset({429, 503})
-_NO_STEP = "It ended without a step."
+_NO_STEP = "It ended before it finished a step."
 
 
 @dataclass(slots=True, eq=False)
@@ -329,7 +328,7 @@ class Futures:
             for future in futures:
                 self._fail(
                     future,
-                    f"kimi-tui had an internal error ({type(error).__name__}); see the log file.",
+                    f"kimi-tui had an internal error ({type(error).__name__}). {log_words()}",
                 )
         finally:
             for task in begun:
@@ -522,7 +521,7 @@ class Futures:
         elif "ready" in line:
             seconds, process = future.plan.caps.seconds, future.process
             if seconds and process is not None:
-                limit = f"It used up its time: {seconds:g} seconds."
+                limit = f"It was stopped at its time limit of {seconds:g} s."
                 future.timer = asyncio.get_running_loop().call_later(
                     seconds, partial(process.say, type="limit", text=limit)
                 )
@@ -571,7 +570,7 @@ class Futures:
                 if status in _TOO_MANY and (turns := self._turns.get(future.state.key)) is not None:
                     turns.refused(future.state.key)
                 if wait_s:
-                    again = f"It is sent again in {counted(math.ceil(wait_s), 'second')}."
+                    again = f"Retrying in {math.ceil(wait_s)} s."
                     words = f"Its request failed: {one_line(reason).rstrip('.')}. {again}"
                     self._change(future, state="waiting", why=words)
             case _:
@@ -921,9 +920,8 @@ def _moved(fork: Session, before: Path, now: Path) -> None:
 def _stamped(forks: Sequence[Path], base: Path, files: Manifest) -> None:
     """Tell forks which files the frozen folder has; without that their first scans read all of them."""
     with contextlib.suppress(OSError):
-        for fork in forks:
-            log_of_fork = SnapshotLog(fork / FILES_NAME / LOG_NAME)
-            hand_over_stamps(log_of_fork, base, files)
+        logs = [SnapshotLog(fork / FILES_NAME / LOG_NAME) for fork in forks]
+        hand_over_stamps(logs, base, files)
 
 
 def free_ports(count: int) -> list[int]:

@@ -29,8 +29,12 @@ ENGINE = (
     "kimi_tui.soul.skills",
     "kimi_tui.llm.openai_compatible",
     "kimi_tui.headless.messages",
-    # The HTTP library imports this with its first connection.
+    "kimi_tui.own_process",
+    # The HTTP library imports these with its first connection, and `asyncio` the threads with the first call in one.
     "anyio._backends._asyncio",
+    "concurrent.futures.thread",
+    "httpcore2",
+    "truststore",
 )
 """What a future needs for its first request; each import starts no thread."""
 _CANNOT = 125

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kimi_tui.soul.rewind_values import END, Target
 
 if TYPE_CHECKING:
+    from kimi_tui.tool_cards import ImageBlock
     from kimi_tui.tools.sandbox.view import Tier
     from kimi_tui.wire.events import FutureChanged
 
@@ -50,12 +51,14 @@ class Variant(NamedTuple):
         model: the name of a configured model, or a model's name at the server in use; empty for the one in use.
         name: the name that is shown; empty for one that is made of model or message.
         thinking: the thinking setting; empty for the one in use.
+        images: the images of the message, which the session has stored; those of the checkpoint go with its own message.
     """
 
     message: str = ""
     model: str = ""
     name: str = ""
     thinking: str = ""
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

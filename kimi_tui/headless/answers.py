@@ -77,9 +77,9 @@ class Answers:
     async def _why_refused(self, request: ApprovalRequest) -> str:
         """Return why a request is refused; empty if it is not."""
         if request.kind == "question":
-            return "nobody is here to answer"
+            return "this run is not interactive, so nobody can answer"
         if request.kind == "plan":
-            return "nobody is here to approve the plan"
+            return "this run is not interactive, so nobody can approve the plan"
         if server := server_of(request.tool):
             # The name of a tool, or of its server, is a rule of one word.
             if (request.tool,) in self._rules or (f"mcp__{server}",) in self._rules:

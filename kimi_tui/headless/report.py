@@ -33,14 +33,14 @@ BY_CALLER = TurnStop(INTERRUPTED, "error_interrupted", "The turn was stopped.")
 READER_GONE = TurnStop(
     FAILED,
     "error_during_execution",
-    "The reader of standard output has gone; the turn was stopped.",
+    "Standard output was closed, so the turn was stopped.",
 )
 
 
 def out_of_time(seconds: float) -> TurnStop:
     """Return the ending of a turn that took longer than allowed."""
     return TurnStop(
-        BUDGET, "error_max_time", f"The turn was stopped: {seconds:g} seconds were allowed."
+        BUDGET, "error_max_time", f"The turn was stopped at its time limit of {seconds:g} s."
     )
 
 

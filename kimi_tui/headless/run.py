@@ -256,7 +256,7 @@ class _Run:
         return result._replace(
             code=FAILED,
             subtype="error_max_structured_output_retries",
-            errors=(f"The answer does not fit the schema: {'; '.join(faults)}.",),
+            errors=(f"The answer does not match the schema: {'; '.join(faults)}.",),
         )
 
     async def _turn(self, soul: KimiSoul, text: str, piped: str) -> Result:
@@ -341,7 +341,7 @@ class _Run:
                 try:
                     await soul.set_mode(message.mode)
                 except NoSandbox as no:
-                    raise BadMessage(f"The mode stays as it is. {no}") from no
+                    raise BadMessage(f"The mode was not changed. {no}") from no
 
     # -- following -------------------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ class _Run:
             case ev.ToolStarted(name=name, arguments=arguments) if is_loud:
                 progress(f"· {who}{name} {_subject(arguments)}")
             case ev.StepRetry(wait_s=wait_s, reason=reason) if wait_s and is_loud:
-                progress(f"the model is asked again in {wait_s:.0f} s: {reason}")
+                progress(f"retrying in {wait_s:.0f} s: {reason}")
             case ev.CompactionBegin() if is_loud:
                 progress("compacting the context")
             case _:

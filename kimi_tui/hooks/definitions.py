@@ -379,7 +379,7 @@ def _why_no_matcher(matcher: str) -> str:
         return "its matcher is too long"
     bare = re.sub(r"\\.|\[[^\]]*\]", "x", matcher, flags=re.DOTALL)
     if re.search(r"\)[*+{]", bare) or len(re.findall(r"[*+{]", bare)) > _MOST_REPEATS:
-        return "its matcher repeats too much"
+        return "its matcher has too many nested repetitions"
     try:
         re.compile(matcher)
     except (re.error, RecursionError, OverflowError):

@@ -135,6 +135,8 @@ class Hooks:
         self._environ = environ
         self._permissions = permissions
         self._tell = tell
+        self.why_not: Callable[[Hook], str] = _runs
+        """Returns why a hook does not run with the agent of the session, as a clause; empty if it does."""
         self._off: frozenset[str] = frozenset()
         self._is_folder_on = False
         """Whether the work folder's hooks were allowed in this run, as they were then."""
@@ -227,6 +229,13 @@ class Hooks:
         await asyncio.to_thread(_write_off, off)
         self._off = off
 
+    @property
+    def unheard(self) -> Sequence[Hook]:
+        """The hooks that are on and would run with our own agent, and do not with that of the session."""
+        folder = self.found.folder if self._is_folder_on else ()
+        on = (hook for hook in (*self.found.own, *folder) if hook.key not in self._off)
+        return [hook for hook in on if self.why_not(hook)]
+
     def has(self, *events: Event) -> bool:
         """Return whether any hook may run for one of these events."""
         return any(self._active(event) for event in events)
@@ -236,7 +245,7 @@ class Hooks:
         return [
             hook
             for hook in (*self.found.own, *folder)
-            if hook.event == event and hook.key not in self._off
+            if hook.event == event and hook.key not in self._off and not self.why_not(hook)
         ]
 
     # -- events that may be refused ----------------------------------------------------------------
@@ -254,7 +263,7 @@ class Hooks:
         if again.by:
             return BeforeTool(again.by, again.reason)
         if again.arguments is not None:
-            return BeforeTool("several hooks", "they change the input of this call again and again")
+            return BeforeTool("several hooks", "they keep changing the input of this call")
         context = "\n".join(dict.fromkeys(filter(None, (first.context, again.context))))
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
         return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)
@@ -542,3 +551,8 @@ def _write_off(keys: frozenset[str]) -> None:
     make_private(folder)
     Storage().replace_file(folder / OFF_NAME, json.dumps(sorted(keys)).encode(), shared=True)
     os.chmod(folder / OFF_NAME, 0o600)
+
+
+def _runs(hook: Hook) -> str:
+    """Return why a hook does not run with our own agent: every one does."""
+    return ""

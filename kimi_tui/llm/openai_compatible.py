@@ -290,7 +290,7 @@ class OpenAICompatible(ChatProvider):
         try:
             known.checked(word, self._info.model)
         except LLMError as error:
-            return (f"Thinking: {error.message}",)
+            return (f"Reasoning effort: {error.message}",)
         return ()
 
     @property

@@ -240,7 +240,7 @@ class ChatProvider(Protocol):
         Raises:
             LLMError: the server cannot make it, or refused.
         """
-        raise LLMError(f"{self.info.model} cannot get a larger context window from kimi-tui.")
+        raise LLMError(f"kimi-tui cannot enlarge the context window of {self.info.model}.")
 
     def beside(self, session_id: str) -> ChatProvider:
         """Return a provider of the same model with the same settings, for an agent beside the one that uses this one.

@@ -153,9 +153,9 @@ class AnswerWait:
         """Return the end of a sentence that begins with the host and says how long the wait has been."""
         limits = self._limits
         if self._has_begun:
-            return f"was silent for {limits.piece_s:g} s."
+            return f"sent nothing for {limits.piece_s:g} s."
         if self._is_silent and limits.silence_s is not None:
-            return f"was silent for {limits.silence_s:g} s."
+            return f"sent nothing for {limits.silence_s:g} s."
         limit_s = limits.first_s or 0.0
         how_long = f"{limit_s / 60:g} min" if limit_s >= 60 else f"{limit_s:g} s"
         return f"has not begun to answer for {how_long}."

@@ -389,7 +389,7 @@ async def _listening(
     """Listen for the redirect on this machine alone; return the server and its port, another one if the wanted one is taken."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        words, code = "This is not the page of a login.", "404 Not Found"
+        words, code = "This is not a login page.", "404 Not Found"
         with contextlib.suppress(OSError, ValueError, asyncio.LimitOverrunError, TimeoutError):
             async with asyncio.timeout(10):
                 head = await reader.readuntil(b"\r\n\r\n")

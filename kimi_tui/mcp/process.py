@@ -23,7 +23,9 @@ from uuid import uuid4
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
+from kimi_tui.mcp.config import BadEntry
 from kimi_tui.tools.prepared import SupervisedCommand, started_alone
+from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.supervised import Supervised
 
 log = logging.getLogger(__name__)
@@ -143,8 +145,10 @@ class ServerProcess:
         except OSError as error:
             return f"it could not be started: {one_line(str(error.strerror))}"
         if code is None:
-            return "it ended" if self._supervised.at_end else ""
-        return f"it ended with exit code {code}" if code else "it ended"
+            return "it exited" if self._supervised.at_end else ""
+        if code < 0:
+            return f"it was ended by signal {-code}"
+        return f"it exited with code {code}" if code else "it exited"
 
     def close(self) -> None:
         """End the program and everything that it started: by the end of its input, then SIGTERM, then SIGKILL."""
@@ -173,3 +177,22 @@ class ServerProcess:
         for one in (errors, file):
             if one >= 0:
                 os.close(one)
+
+
+def program_path(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:
+    """Return the full path of a server's program.
+
+    A name is looked up where no command in the sandbox could have put a program.
+
+    Raises:
+        BadEntry: there is none.
+    """
+    command = os.path.expanduser(command)
+    if "/" in command:
+        path = os.path.normpath(folder / command)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+        raise BadEntry(f'"{one_line(command)[:100]}" is not a program')
+    if found := find_program(command, environ, work_dir):
+        return found
+    raise BadEntry(f'the program "{one_line(command)[:60]}" was not found')

@@ -25,7 +25,7 @@ from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp import package
 from kimi_tui.mcp.config import BadEntry, Found, ServerConfig, check_url
 from kimi_tui.mcp.permissions import Permissions, Yes, digest_of_tools
-from kimi_tui.mcp.process import ServerStart
+from kimi_tui.mcp.process import ServerStart, program_path
 from kimi_tui.mcp.tools import (
     LAZY_SHARE,
     CallTool,
@@ -37,7 +37,6 @@ from kimi_tui.mcp.tools import (
 from kimi_tui.tools.base import Tool, ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem
 from kimi_tui.tools.process import child_environment
-from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox.policy import NoSandbox, Policy
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -289,7 +288,7 @@ class McpServers:
             if "" in off:
                 one.state, one.why = "off", "you switched it off"
             elif yes is None:
-                one.state, one.why = "asks", "this project's server needs your approval"
+                one.state, one.why = "asks", "this folder's server needs your approval"
                 waiting.append(one.config.name)
             else:
                 self._begin(one, yes)
@@ -321,7 +320,7 @@ class McpServers:
             advice = "Start kimi-tui in this folder and use /mcp allow NAME."
         self._host.tell(
             "warning",
-            f"This project's MCP {are} not started until you allow {them}: {shown}.",
+            f"This folder's MCP {are} not started until you allow {them}: {shown}.",
             advice,
             "",
             solved=False,
@@ -371,7 +370,7 @@ class McpServers:
                 one.why = why
                 self._tell_failed(one, topic)
                 break
-            one.state, one.why = "starting", f"{why}; it is started again"
+            one.state, one.why = "starting", f"{why}; restarting"
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(one.stopping.wait(), pause)
         one.settled.set()
@@ -405,7 +404,7 @@ class McpServers:
         found = await asyncio.to_thread(_imported)
         config, unset = one.config.replaced(self._environ)
         if unset:
-            raise BadEntry(f"the variable {some_of(list(unset), 3)} is not set")
+            raise BadEntry(f"environment variable not set: {some_of(list(unset), 3)}")
         start = None
         auth = None
         if config.transport == "stdio":
@@ -497,7 +496,7 @@ class McpServers:
                 how = f"/mcp allow {config.name} shows them and asks again."
                 self._host.tell(
                     "warning",
-                    f"The tools of this project's MCP server {config.name} differ from those that you allowed, so the agent does not get them.",
+                    f"The tools of this folder's MCP server {config.name} differ from those that you allowed, so the agent does not get them.",
                     how if self._is_attended else "",
                     "",
                     solved=False,
@@ -516,7 +515,7 @@ class McpServers:
         folder = _folder(config, work_dir)
         sandbox, why_none = await self._host.sandbox()
         environ = {**child_environment(self._environ), **dict(config.env)}
-        argv = [_program(config.command, environ, folder, work_dir), *config.args]
+        argv = [program_path(config.command, environ, folder, work_dir), *config.args]
         one.missing = ""
         if config.sandbox and sandbox is not None:
             if config.readable:
@@ -785,7 +784,7 @@ class McpServers:
         await self._stop(one)
         one.off, yes = await asyncio.to_thread(self._known, one.config)
         if yes is None:
-            one.state, one.why = "asks", "this project's server needs your approval"
+            one.state, one.why = "asks", "this folder's server needs your approval"
         elif "" in one.off:
             one.state, one.why = "off", "you switched it off"
         else:
@@ -814,9 +813,9 @@ class McpServers:
         """
         config, unset = self._servers[name].config.replaced(self._environ)
         if not config.url:
-            return "it has no address to log in at"
+            return "it has no address, so there is no login"
         if unset:
-            return f"the variable {some_of(list(unset), 3)} is not set"
+            return f"environment variable not set: {some_of(list(unset), 3)}"
         try:
             await asyncio.to_thread(package.check)
             oauth = await asyncio.to_thread(import_module, "kimi_tui.mcp.oauth")
@@ -945,22 +944,3 @@ def _missing(argv: Sequence[str], policy: Policy) -> str:
                 f'the sandbox has a /tmp of its own, without "{shown}": move that to another folder'
             )
     return ""
-
-
-def _program(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:
-    """Return the full path of a server's program.
-
-    A name is looked up where no command in the sandbox could have put a program.
-
-    Raises:
-        BadEntry: there is none.
-    """
-    command = os.path.expanduser(command)
-    if "/" in command:
-        path = os.path.normpath(folder / command)
-        if os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-        raise BadEntry(f'"{one_line(command)[:100]}" is not a program')
-    if found := find_program(command, environ, work_dir):
-        return found
-    raise BadEntry(f'the program "{one_line(command)[:60]}" was not found')

@@ -52,7 +52,7 @@ def records(path: Path, losses: Counter[str]) -> Iterator[Json]:
         size = os.fstat(fd).st_size
         if size > MOST_SESSION_BYTES:
             raise CannotRead(
-                f"The session has {size >> 20:,} MB; at most {MOST_SESSION_BYTES >> 20} MB are imported."
+                f"The session is {size >> 20:,} MB; sessions over {MOST_SESSION_BYTES >> 20} MB cannot be imported."
             )
         # Records that are appended meanwhile are not read.
         for line in lines(lambda n, offset: os.pread(fd, max(0, min(n, size - offset)), offset)):

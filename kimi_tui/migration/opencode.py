@@ -207,7 +207,7 @@ def _rows(found: FoundSession, plain: PlainSession) -> _Content:
                 total += len(data or "")
                 if total > files.MOST_SESSION_BYTES:
                     raise CannotRead(
-                        f"The session has more than {files.MOST_SESSION_BYTES >> 20} MB."
+                        f"Sessions over {files.MOST_SESSION_BYTES >> 20} MB cannot be imported."
                     )
                 record = parse(str(data).encode("utf-8", "replace"))
                 if not isinstance(record, dict) or not isinstance(owner, str):
@@ -232,7 +232,9 @@ def _stored(found: FoundSession, plain: PlainSession) -> _Content:
         below = files.files_of(storage / "part" / path.stem, ".json")
         total += sum(files.size_and_time(one)[0] for one in (path, *below))
         if total > files.MOST_SESSION_BYTES:
-            raise CannotRead(f"The session has more than {files.MOST_SESSION_BYTES >> 20} MB.")
+            raise CannotRead(
+                f"Sessions over {files.MOST_SESSION_BYTES >> 20} MB cannot be imported."
+            )
         record = files.read_object(path)
         if not record:
             plain.losses["unreadable record"] += 1

@@ -1,4 +1,4 @@
-"""Settings of other agents, found and described: MCP servers, hooks, skills, commands, agents, notes and permissions.
+"""Settings of other agents, found and described: MCP servers, hooks, skills, commands, agents, notes, permissions, status lines.
 
 Files are only read, and nothing in them is run or asked. What this program reads of another agent by itself anyway is listed
 as such, and so is what has no counterpart here. `settings_taking` writes a single one to where this program has its own.
@@ -28,7 +28,9 @@ from kimi_tui.migration import claude_code, codex, foreign_files, gemini, kimi_c
 from kimi_tui.migration.tool_names import our_name
 from kimi_tui.tools.command_groups import never_because
 
-Kind = Literal["MCP server", "hook", "skill", "command", "agent", "note", "permission"]
+Kind = Literal[
+    "MCP server", "hook", "skill", "command", "agent", "note", "permission", "status line"
+]
 State = Literal["new", "present", "used", "unusable"]
 KINDS: tuple[Kind, ...] = (
     "MCP server",
@@ -38,16 +40,18 @@ KINDS: tuple[Kind, ...] = (
     "agent",
     "note",
     "permission",
+    "status line",
 )
 STATE_WORDS: Mapping[State, str] = {
     "new": "can be imported",
     "present": "kimi-tui already has it",
-    "used": "used without an import",
+    "used": "already in use",
     "unusable": "cannot be imported",
 }
 
 Json = dict[str, Any]
 _MOST_BYTES = 8 << 20
+_LONGEST_INTERVAL_S = 3_600
 _MOST_TEXT = 64 << 10
 _MOST_FOUND = 1_000
 _MOST_NAMED = 30
@@ -56,7 +60,7 @@ _ALLOWED = re.compile(r"(\w+)(?:\((.{0,500})\))?", re.DOTALL)
 _PREFIX = re.compile(r"(?::\*|\s\*|\*)\Z")
 _HOST = re.compile(r"domain:([A-Za-z0-9.-]{1,253})")
 _READ_ANYWAY = "kimi-tui reads this file directly, so no import is needed"
-_BECOMES_A_KIND = "it becomes a kind of sub-agent"
+_BECOMES_A_TYPE = "it becomes a sub-agent type"
 _AGENT_FOLDERS = (".agents", ".claude", ".kimi-code", ".kimi")
 """The folders, of the user and of a work folder, below which kinds of sub-agents are read as they are."""
 _HIDDEN = "(hidden)"
@@ -158,6 +162,8 @@ class _SettingsFinder:
                 settings = self._object(root / file)
                 if settings.get("hooks"):
                     self._used(name, "hook", root / file, owner)
+                if settings.get("disableAllHooks") is not True:
+                    self._status_line(name, root / file, owner, settings.get("statusLine"))
                 rules = lenient_json.mapping(settings.get("permissions"))
                 for key in ("allow", "ask", "deny"):
                     self._permissions(name, root / file, owner, rules.get(key), key)
@@ -247,7 +253,7 @@ class _SettingsFinder:
             known = self._servers if place == "user" else self._project_servers
             if name in known:
                 file = "mcp.json" if place == "user" else ".mcp.json of this folder"
-                state, why = "present", f"{file} has a server of this name"
+                state, why = "present", f"{file} already has a server with this name"
             else:
                 try:
                     server_of(name, record, path, "user")
@@ -302,8 +308,44 @@ class _SettingsFinder:
                 "it belongs to this folder; copy it into .kimi-tui/hooks.toml in this folder",
             )
         if json.dumps(hook.command) in self._config or hook.command in self._config:
-            return "present", "config.toml has a hook with this command"
+            return "present", "config.toml already has a hook with this command"
         return "new", ""
+
+    def _status_line(
+        self, agent: str, path: Path, place: Literal["user", "folder"], found: object
+    ) -> None:
+        """Note the command of Claude's status line, and the interval at which it runs."""
+        entry = {"command": found} if isinstance(found, str) else lenient_json.mapping(found)
+        command, interval = entry.get("command"), entry.get("refreshInterval")
+        if not isinstance(command, str) or not command.strip():
+            return
+        seconds = 0
+        if isinstance(interval, int | float) and not isinstance(interval, bool):
+            # Claude's is a number of seconds from 1.
+            seconds = round(min(max(interval, 0), _LONGEST_INTERVAL_S)) if interval >= 1 else 0
+        state: State = "new"
+        why = "its first line of output is shown below the prompt; it runs outside the sandbox"
+        ours = lenient_json.mapping(_parsed_toml(self._config).get("statusline")).get("command")
+        if place == "folder":
+            state, why = (
+                "unusable",
+                "it belongs to this folder; if you trust it, set statusline.command in your config.toml",
+            )
+        elif ours:
+            state = "present"
+            why = "config.toml has a status line command"
+        about = f"interval: {seconds} seconds\n" if seconds else ""
+        self._add(
+            agent,
+            "status line",
+            one_line(command)[:60],
+            path,
+            place,
+            visible_text(f"{about}command:\n{command}"),
+            state,
+            why,
+            {"command": command, "interval": seconds},
+        )
 
     def _permissions(
         self, agent: str, path: Path, place: Literal["user", "folder"], rules: object, key: str
@@ -315,7 +357,7 @@ class _SettingsFinder:
             state: State = "unusable"
             wanted = ""
             if key != "allow":
-                why = f"kimi-tui has no rules that {'ask' if key == 'ask' else 'refuse'}; use a hook for this"
+                why = f'kimi-tui has no "{key}" rules; use a hook instead'
             else:
                 wanted, why = _rule_of(rule)
                 state = "new" if wanted else "unusable"
@@ -342,7 +384,7 @@ class _SettingsFinder:
                 about = visible_text(text)
                 self._add(agent, "agent", path.stem, path, place, about, "used", _READ_ANYWAY, {})
             else:
-                self._markdown(agent, "agent", path, place, _with_our_tools(text), _BECOMES_A_KIND)
+                self._markdown(agent, "agent", path, place, _with_our_tools(text), _BECOMES_A_TYPE)
 
     def _skills(self, agent: str, folder: Path, place: Literal["user", "folder"]) -> None:
         for inner in foreign_files.folders_of(folder):
@@ -404,7 +446,7 @@ class _SettingsFinder:
                 "its name contains no letter from a to z and no digit, so it cannot be a command here",
             )
         elif os.path.lexists(target):
-            state, why = "present", f"{short(target)} exists"
+            state, why = "present", f"{short(target)} already exists"
         elif copies and place == "folder":
             # A skill may have more files than the one that is shown.
             state = "unusable"
@@ -518,6 +560,14 @@ class _SettingsFinder:
             return {}
 
 
+def _parsed_toml(text: str) -> Json:
+    """Return the tables of our own configuration; none if it cannot be read, which is said elsewhere."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+
+
 def _without_comments(data: bytes) -> bytes:
     """Return JSON without lines that are comments: Gemini CLI takes those."""
     if b"//" not in data:
@@ -557,7 +607,7 @@ def _server_words(entry: Json) -> str:
             lines.append(f"{what}: {', '.join(names)}; their values are not shown")
     rest = sorted(set(entry) - {"command", "args", "url", "env", "headers", "type"})
     if rest:
-        lines.append(f"also: {', '.join(one_line(name)[:40] for name in rest)}")
+        lines.append(f"imported unchanged: {', '.join(one_line(name)[:40] for name in rest)}")
     return "\n".join(lines)
 
 
@@ -683,10 +733,8 @@ def _rule_of(rule: str) -> tuple[str, str]:
     if our_name(tool) == "Shell":
         command = " ".join(_PREFIX.sub("", what).split())
         if not command or not re.fullmatch(r"[\w./ :=@+-]+", command, re.ASCII):
-            return (
-                "",
-                "it would allow every command, or it contains a pattern, which kimi-tui does not support",
-            )
+            why = "it contains a pattern, which kimi-tui does not support"
+            return "", why if command else "it would allow every command"
         if because := never_because(command.split()[0]):
             return "", because
         return command, ""

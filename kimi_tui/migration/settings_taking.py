@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kimi_tui.app_paths import config_dir, config_file, make_private, short
-from kimi_tui.config.file import add_hook
+from kimi_tui.config.file import add_hook, read_config, save_setting
 from kimi_tui.config.permissions import FILE_NAME, ProjectPermissions
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.filesystem import Storage, open_regular, read_regular
@@ -47,13 +47,15 @@ def take(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str] = os.
             case "agent":
                 path = config_dir(environ) / "agents" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
-                return f"{setting.content['name']} is a kind of sub-agent from the next session on ({short(path)})."
+                return f"The sub-agent type {setting.content['name']} was added in {short(path)}. The agent can use it from the next session on."
             case "command":
                 path = config_dir(environ) / "commands" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
-                return f"/{setting.content['name']} is a command from the next session on ({short(path)})."
+                return f"The command /{setting.content['name']} was added in {short(path)}. You can use it from the next session on."
             case "note":
                 return _take_note(setting, environ)
+            case "status line":
+                return _take_status_line(setting)
             case "permission":
                 return _take_permission(setting, work_dir, environ)
     except (OSError, ValueError, BadEntry, ConfigError) as error:
@@ -145,6 +147,16 @@ def _take_note(setting: FoundSetting, environ: Mapping[str, str]) -> str:
     return (
         f"The imported instructions were added to the end of {short(path)}. New sessions read them."
     )
+
+
+def _take_status_line(setting: FoundSetting) -> str:
+    path = config_file()
+    if path.exists() and read_config(path).statusline.command:
+        raise NotTaken(f"{short(path)} already has a status line command.")
+    save_setting(path, "statusline.command", setting.content["command"])
+    if seconds := setting.content["interval"]:
+        save_setting(path, "statusline.refresh_interval", seconds)
+    return f"The status line command was added to {short(path)}. /statusline changes it; the next session shows it."
 
 
 def _take_permission(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str]) -> str:

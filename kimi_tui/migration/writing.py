@@ -33,7 +33,7 @@ from kimi_tui.migration.plain import CannotRead, PlainCall, PlainEntry, PlainSes
 from kimi_tui.migration.tool_names import display_of, translated
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.prompts import INTERRUPTED
-from kimi_tui.session.fork import made_aside
+from kimi_tui.session.aside import IMPORTED, made_aside
 from kimi_tui.session.images import ImageStore, image_in, image_part
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import METADATA, RECORD_NAME, encode, parse
@@ -105,7 +105,7 @@ def write_session(
     if target.exists():
         raise CannotRead(f"This session was already imported, as session {target.name[:8]}.")
     storage = store.storage
-    temporary = target.with_name(f".import-{target.name}")
+    temporary = target.with_name(f"{IMPORTED}{target.name}")
     with made_aside(storage, temporary, target, "import the session"):
         # An import that was killed may have left it.
         shutil.rmtree(temporary, ignore_errors=True)

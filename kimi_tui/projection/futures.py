@@ -26,14 +26,14 @@ def model_words(one: FutureChanged) -> str:
 
 
 def state_words(one: FutureChanged) -> str:
-    """Return what a future does, or how it ended, in a few words: `step 4`, `asks you`, `check passed`."""
+    """Return what a future does, or how it ended, in a few words: `step 4`, `waiting for you`, `check passed`."""
     match one.state:
         case "preparing":
             return "copying files"
         case "waiting":
             return "waiting"
         case "asking":
-            return "asks you"
+            return "waiting for you"
         case "checking":
             return "check is running"
         case "running":

@@ -49,12 +49,12 @@ def steps_words(count: int) -> str:
 
 
 def agent_state_words(one: AgentChanged) -> str:
-    """Return what a sub-agent does, or how it ended, in a few words: `step 4`, `asks you`, `12 steps`."""
+    """Return what a sub-agent does, or how it ended, in a few words: `step 4`, `waiting for you`, `12 steps`."""
     match one.state:
         case "waiting":
             return "waiting"
         case "asking":
-            return "asks you"
+            return "waiting for you"
         case "working":
             return f"step {one.step}" if one.step else "starting"
         case "paused":

@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
+from kimi_tui.session.aside import FORKED, made_aside
 from kimi_tui.session.context import scan
 from kimi_tui.session.context_index import ContextIndex
-from kimi_tui.session.errors import StorageTrouble, UnknownWorldLine
+from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import JOURNAL_NAME, Journal
 from kimi_tui.session.jsonl import RECORD_NAME, JsonlLog
 from kimi_tui.session.listing import describe
@@ -59,7 +59,7 @@ def fork_session(
         StorageTrouble: The disk refused; nothing was made.
     """
     name = name or str(uuid.uuid4())
-    target, temporary = folder.with_name(name), folder.with_name(f".fork-{name.lstrip('.')}")
+    target, temporary = folder.with_name(name), folder.with_name(f"{FORKED}{name.lstrip('.')}")
     with made_aside(storage, temporary, target, "copy the session"):
         if not os.path.lexists(world_line_path(folder, world_line)):
             raise UnknownWorldLine(f"There is no world line {world_line}.")
@@ -100,31 +100,6 @@ def fork_session(
         )
         write_state(storage, temporary, state)
     return target
-
-
-@contextlib.contextmanager
-def made_aside(storage: Storage, temporary: Path, target: Path, doing: str) -> Generator[None]:
-    """Let a session's folder be made under a temporary name, and give it its own name at the end: all of it is seen, or nothing.
-
-    Args:
-        storage: The disk.
-        temporary: The folder, which the context makes beside the target; it is removed if anything fails.
-        target: Its name at the end.
-        doing: What is done, for the error: `copy the session`.
-
-    Raises:
-        StorageTrouble: The disk refused.
-    """
-    try:
-        yield
-        storage.sync_folder(temporary)
-        storage.replace(temporary, target)
-        storage.sync_folder(target.parent)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, OSError) and not isinstance(error, StorageTrouble):
-            raise StorageTrouble.of(doing, error) from error
-        raise
 
 
 def _copy_journal(storage: Storage, folder: Path, target: Path) -> None:

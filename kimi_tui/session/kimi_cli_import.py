@@ -20,8 +20,8 @@ from typing import Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.session.aside import IMPORTED, made_aside
 from kimi_tui.session.errors import SessionError
-from kimi_tui.session.fork import made_aside
 from kimi_tui.session.images import ImageStore
 from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.jsonl import CHUNK_BYTES, RECORD_NAME, JsonlLog, lines, parse
@@ -282,7 +282,7 @@ def import_session(store: SessionStore, found: KimiSession) -> Imported:
     if target.exists():
         raise AlreadyImported(f"{found.title!r} was imported before ({target.name[:8]}).")
     storage = store.storage
-    temporary = target.with_name(f".import-{target.name}")
+    temporary = target.with_name(f"{IMPORTED}{target.name}")
     with made_aside(storage, temporary, target, "import the session"):
         shutil.rmtree(temporary, ignore_errors=True)
         storage.make_folder(temporary)

@@ -54,6 +54,7 @@ class SessionInfo:
         world_lines: The number of files of lines that were left; it is larger than the number shown if one of them has
             nothing of its own.
         world_lines_bytes: The size of these files together.
+        external_agent: The name of the external agent that does its turns; empty for our own agent.
     """
 
     id: str
@@ -68,6 +69,7 @@ class SessionInfo:
     world_lines_bytes: int
     archived: bool
     forked_from: str = ""
+    external_agent: str = ""
 
 
 def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
@@ -128,6 +130,7 @@ def describe(folder: Path, *, counted: bool = False) -> SessionInfo | None:
         world_lines_bytes=world_lines_bytes,
         archived=state.archived,
         forked_from=state.forked_from,
+        external_agent=state.external_agent,
     )
 
 

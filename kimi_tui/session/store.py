@@ -22,6 +22,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from kimi_tui.filesystem import Storage, open_regular, temporary_of
+from kimi_tui.session.aside import DELETED, at_work
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, StorageTrouble, UnknownWorldLine
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
@@ -76,7 +77,7 @@ class SessionStore:
                 return self.at(some[0], work_dir)
         if len(found) > 1 and name:
             raise SessionNotFound(
-                f"{len(found)} sessions begin with {name!r}; type more of the id."
+                f"The id {name!r} is ambiguous: {len(found)} sessions begin with it. Type more of it."
             )
         raise SessionNotFound(f"There is no session {name!r}.")
 
@@ -276,9 +277,9 @@ class SessionStore:
             SessionLocked: The session is open in another process.
             StorageTrouble: Some of its files could not be deleted.
         """
-        with _taking_away(session, "delete the session"):
+        with _taking_away(session, "delete the session"), at_work(session.dir.parent):
             # The folder is renamed first, so that half a session is never listed.
-            doomed = session.dir.with_name(f".deleted-{session.id}")
+            doomed = session.dir.with_name(f"{DELETED}{session.id}")
             self.storage.replace(session.dir, doomed)
             shutil.rmtree(doomed)
 

@@ -93,11 +93,11 @@ class SessionKinds:
         if not self.waiting:
             return ""
         kinds, them = (
-            ("a kind of sub-agent", "it")
+            ("defines a sub-agent type", "it")
             if self.waiting == 1
-            else (f"{self.waiting} kinds of sub-agents", "them")
+            else (f"defines {self.waiting} sub-agent types", "them")
         )
-        return f"This folder has {kinds} that the agent cannot use until you allow {them}. /agents in the app shows {them} and asks you."
+        return f"This folder {kinds} that the agent cannot use until you allow {them}. To review and allow {them}, run /agents allow in the app."
 
     def allow(self, kinds: Iterable[AgentKind]) -> None:
         """Note that the user was shown these kinds and allowed them."""

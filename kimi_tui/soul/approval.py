@@ -17,6 +17,7 @@ from typing import get_args
 from uuid import uuid4
 
 from kimi_tui.agent_parts import MODE_TITLES
+from kimi_tui.app_paths import log_words
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
@@ -48,7 +49,7 @@ class QuestionNotShown(SoulError):
     def __init__(self, tool: str, error: Exception) -> None:
         super().__init__(
             f"A question from {tool} could not be shown ({type(error).__name__}), so it was answered with no.",
-            advice="The log file has details.",
+            advice=log_words(),
         )
 
 

@@ -26,6 +26,7 @@ from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol, cast
 
+from kimi_tui.app_paths import log_words
 from kimi_tui.hooks.runner import Hooks
 from kimi_tui.llm.completion import Collector, RetryNotice
 from kimi_tui.llm.errors import ContextOverflowError, LLMError
@@ -536,7 +537,7 @@ class Compactor:
             log.exception("a compaction failed")
             message = f"The conversation was not compacted: {type(error).__name__} in the compaction code."
             self._failed(before, message)
-            raise CompactionFailed(message, advice="See the log file.") from error
+            raise CompactionFailed(message, advice=log_words()) from error
 
     def _replacement(
         self,

@@ -244,11 +244,11 @@ class Conversation:
         budget = self.limits.budget
         if budget.tokens and (used := self.spent.tokens) >= budget.tokens:
             raise BudgetSpent(
-                f"The turn was stopped: it used {used:,} tokens, and {budget.tokens:,} were allowed."
+                f"The turn was stopped at its limit of {budget.tokens:,} tokens; it used {used:,}."
             )
         if budget.cost and (cost := self.spent.cost) >= budget.cost:
             raise BudgetSpent(
-                f"The turn was stopped: it cost {cost:.4g}, and {budget.cost:.4g} were allowed."
+                f"The turn was stopped at its cost limit of {budget.cost:.4g}; it cost {cost:.4g}."
             )
 
     @property

@@ -756,7 +756,7 @@ class UserDMails:
 def _question_of(back: BackToTheFuture) -> str:
     """Return the question whether D-Mails are sent; it names the rule that led to them."""
     if back.by_program:
-        return f'Send this D-Mail to #{back.checkpoint_id}? The rule "{back.rule}" had it drafted.'
+        return f'Send this D-Mail to #{back.checkpoint_id}? It was drafted because of the rule "{back.rule}".'
     by = f', after a reminder by the rule "{back.rule}"' if back.rule else ""
     return f"Let the agent rewind to #{back.checkpoint_id} with this note (a D-Mail{by})?"
 

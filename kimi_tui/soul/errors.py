@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kimi_tui.app_paths import log_words
+
 
 class SoulError(Exception):
     """Base of all errors of this module. `advice` says in one sentence what to do; it may be empty."""
@@ -25,7 +27,7 @@ class TurnFailed(SoulError):
     def __init__(self, cause: Exception) -> None:
         super().__init__(
             f"Something went wrong in the program: {type(cause).__name__}.",
-            advice="The log file has details. No message was lost.",
+            advice=f"No message was lost. {log_words()}",
         )
 
 
@@ -39,7 +41,7 @@ class MaxStepsReached(SoulError):
     def __init__(self, n_steps: int) -> None:
         self.n_steps = n_steps
         super().__init__(
-            f"The agent took {n_steps:,} step{'' if n_steps == 1 else 's'} in one turn, which is the limit, and was stopped.",
+            f"The turn was stopped at its limit of {n_steps:,} step{'' if n_steps == 1 else 's'}.",
             advice="Press Enter in the empty prompt to let it continue.",
         )
 

@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from kimi_tui.app_paths import log_words
 from kimi_tui.display_names import some_of
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
@@ -688,7 +689,7 @@ class _FileEvents:
             Notice(
                 "error",
                 f"The file snapshot failed: {type(error).__name__} in the program.",
-                "A rewind may be unable to restore some files. See the log file.",
+                f"A rewind may be unable to restore some files. {log_words()}",
             )
         )
 

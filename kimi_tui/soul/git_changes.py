@@ -91,7 +91,7 @@ def changes_to_commit(work_dir: Path, environ: Mapping[str, str]) -> GitChanges:
     found = asked.compared([name for name in names if name not in secret], head)
     if secret:
         named = some_of([one_line(name)[:60] for name in secret], 3)
-        words = f"Left out, because they may contain secrets: {named}. What you stage with !git add is committed."
+        words = f"Not included, because they may contain secrets: {named}. To include one anyway, stage it with !git add."
         found = replace(found, remarks=(*found.remarks, words))
     if not found.files:
         raise NoGitChanges(" ".join(("There is nothing to commit.", *found.remarks)))

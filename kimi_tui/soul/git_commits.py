@@ -270,7 +270,7 @@ class _Repository:
     def __init__(self, work_dir: Path, environ: Mapping[str, str]) -> None:
         if find_program("git", environ, work_dir) is None:
             raise NoCommits(
-                "git was not found in any folder of PATH that the agent cannot write to. Install git in such a folder, for example /usr/bin."
+                "git is not installed, or only in folders that the agent can write to, from which kimi-tui does not run it. Install git in a system folder such as /usr/bin."
             )
         git = safe_git(work_dir, environ)
         if git is None and (work_dir / "HEAD").is_file() and (work_dir / "objects").is_dir():
@@ -325,10 +325,10 @@ class _Repository:
         elif base != head:
             n = run_git(self.git, ("rev-list", "--count", f"{base}..{head}")).out.decode().strip()
             remarks.append(
-                "The branch does not contain the newest commit on HEAD, because it was made after the first file snapshot of the branch. "
+                "HEAD has 1 commit that is newer than the start of these steps, so the new branch does not contain it. "
                 "To start from HEAD, use --onto HEAD."
                 if n == "1"
-                else f"The branch does not contain the newest {n} commits on HEAD, because they were made after the first file snapshot of the branch. "
+                else f"HEAD has {n} commits that are newer than the start of these steps, so the new branch does not contain them. "
                 "To start from HEAD, use --onto HEAD."
             )
         if run_git(self.git, ("symbolic-ref", "--quiet", "HEAD")).code:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.agent_parts import PartName
+from kimi_tui.app_paths import log_words
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import AgentsConfig, EditCheck
 from kimi_tui.display_names import some_of
@@ -395,9 +396,9 @@ class KimiSoul:
         return ""
 
     @property
-    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The modes and the models of an agent that has its own, by name; empty for our own agent."""
-        return (), ()
+    def agent_values(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """The modes, models and reasoning efforts of an agent that has its own, by name; empty for our own agent."""
+        return (), (), ()
 
     @property
     def model_facts(self) -> ModelChanged:
@@ -885,7 +886,8 @@ class KimiSoul:
             self.wire.publish(
                 Notice(
                     "warning",
-                    "A queued command failed. The log file has details; kimi-tui doctor says where it is.",
+                    "A queued command failed.",
+                    log_words(),
                 )
             )
         finally:
@@ -1032,7 +1034,7 @@ class KimiSoul:
             try:
                 provider.set_thinking(self._thinking)
             except LLMError as error:
-                words = (*words, f"Thinking: {error.message}")
+                words = (*words, f"Reasoning effort: {error.message}")
         if not self._conversation.choose_form():
             self._conversation.publish_status()
         self._conversation.tell_form()

@@ -101,11 +101,11 @@ _TELL = "Tell the agent something and continue"
 
 _ENDINGS = {
     "length": (
-        "The answer was cut: the model reached its output limit.",
+        "The answer was cut off: the model reached its output limit.",
         "Ask it to continue, or to answer in smaller parts.",
     ),
     "content_filter": (
-        "The provider's content filter cut the answer.",
+        "The provider's content filter cut off the answer.",
         "Write the message in other words.",
     ),
 }
@@ -387,8 +387,8 @@ class AgentLoop:
         self._rules.begin()
         # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
-        if self._tools.paused() and (end := await self._finish_calls()) is not None:
-            return end
+        if self._tools.paused() and (refused := await self._finish_calls()) is not None:
+            return refused
         if text.strip() or images:
             context = await self._check_prompt(text)
             await self._append_prompt(text, images, older, (piped, piped_as), context)

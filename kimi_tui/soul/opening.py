@@ -32,6 +32,7 @@ from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoM
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.program import FAILED, LOCKED, USAGE
+from kimi_tui.session.aside import remove_unfinished_in_background
 from kimi_tui.session.errors import SessionError, SessionLocked, SessionNotFound
 from kimi_tui.session.listing import describe
 from kimi_tui.session.lock import holder_of
@@ -221,8 +222,8 @@ async def open_session(
             configured_toolset, Config() if stage.demo else config, skills, kinds
         )
         if external:
-            # An external agent has tools, skills, hooks and checks of its own.
-            skills, kinds, hooks, servers = None, None, None, ()
+            # An external agent has tools, skills and checks of its own.
+            skills, kinds, servers = None, None, ()
             toolset = toolset.without(*toolset.names)
         soul = await open_soul(
             kind=engine,
@@ -290,6 +291,7 @@ async def open_session(
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
+    remove_unfinished_in_background(session.dir.parent.parent)
     if given is None and is_old and await asyncio.to_thread(are_left, session.dir.parent):
         await asyncio.to_thread(import_module, "kimi_tui.futures.leftovers")
         from kimi_tui.futures.leftovers import take_up
@@ -306,7 +308,8 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk, *(one.waiting_words for one in (skills, kinds) if one)]),
+            *((risk,) if risk else ()),
+            *(one.waiting_words for one in (skills, kinds) if one and one.waiting_words),
             *hook_words,
             *not_added,
             *session.remarks,
@@ -343,6 +346,7 @@ async def _external_engine(
     name, *arguments = agent
     model = AgentModel(name)
     host = AgentHost(name, arguments, launch.config.external_agents, session, model)
+    host.tells_servers = not launch.bare
     await asyncio.to_thread(host.places.read)
     return maker(host), model
 

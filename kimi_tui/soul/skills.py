@@ -84,7 +84,7 @@ class SessionSkills:
         skills, them = (
             ("a skill", "it") if self.waiting == 1 else (f"{self.waiting} skills", "them")
         )
-        return f"This folder has {skills} that the agent cannot use until you allow {them}. /skills allow in the app shows {them} and asks you."
+        return f"This folder has {skills} that the agent cannot use until you allow {them}. To review and allow {them}, run /skills allow in the app."
 
     def tool(self) -> Skill | None:
         """Return the tool with the skills that the model may use; None if there are none."""

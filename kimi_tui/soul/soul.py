@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from kimi_tui.agent_parts import PartName, missing_words
+from kimi_tui.app_paths import log_words
 from kimi_tui.llm.errors import LLMError, ModelCannotSee
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.wire.events import TurnEnd
@@ -148,7 +149,7 @@ class InboxTurns:
             except Exception as error:
                 log.exception("an agent failed in a turn")
                 words = f"The agent failed: {type(error).__name__}."
-                self._soul.wire.publish(TurnEnd("error", words, "See the log file."))
+                self._soul.wire.publish(TurnEnd("error", words, log_words()))
             finally:
                 self.running = False
             self._inbox.ended(end, hands_back=True)

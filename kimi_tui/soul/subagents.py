@@ -226,7 +226,7 @@ class Subagents(AgentsPart):
         if agent.state.is_over:
             raise SoulError(
                 f"{agent.state.name} has ended.",
-                advice="Rewind the sub-agent to one of its steps first.",
+                advice="To continue it, rewind it to one of its steps.",
             )
         if agent.soul is not None and agent.is_working:
             agent.soul.say(text)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from kimi_tui.soul.errors import SoulBusy
+from kimi_tui.soul.errors import RunCancelled, SoulBusy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -195,6 +195,8 @@ class OneAtATime:
             # The shield keeps a caller's own cancel away from the task, which is stopped in order below.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            # Nobody else hears how it ends, and asyncio would report that as a fault of the program.
+            task.add_done_callback(_end_heard)
             if not task.done():
                 await self.interrupt()
             raise
@@ -214,3 +216,10 @@ class OneAtATime:
             await asyncio.sleep(0)
             task.cancel()
         await asyncio.wait([task])
+
+
+def _end_heard(task: asyncio.Task[Any]) -> None:
+    """Take note of the end of a turn or operation whose caller was cancelled, as when the app is closed."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        level = logging.INFO if isinstance(error, RunCancelled) else logging.WARNING
+        log.log(level, "what ran ended after its caller: %s: %s", type(error).__name__, error)

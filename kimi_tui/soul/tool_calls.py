@@ -509,7 +509,7 @@ class _RunningCall:
             ),
             where='"No" leaves them out and sends the rest',
             session_key="send API keys",
-            session_offer="Yes, and in this session send all possible keys",
+            session_offer="Yes, and do not ask again about possible API keys in this session",
         )
         asked_at = time.monotonic()
         try:

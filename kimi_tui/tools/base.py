@@ -95,7 +95,7 @@ class ApprovalQuestion:
         sandboxed: whether the question is about a sandboxed command; the mode that allows these does not ask it.
         changeable: whether a yes may come with another command, which runs instead of `detail`.
         words_offer: the label of the answer with the user's own text, for a pause; empty if it is not offered.
-        no_offer: the label of the no, for a pause.
+        no_offer: the label of the no, for a pause, and of no answer, for a question; empty for the usual one.
         topic: what a pause is about; empty for every other question.
         tool: the name of the tool that the question is about; empty for the one that asks.
     """
@@ -372,7 +372,7 @@ class SchemaTool(Tool[dict[str, Any]]):
             session_key=self._allowed_by,
             session_offer="Yes, and allow this tool for this session",
             project_rule=f"tool:{self._allowed_by.removeprefix('call:').replace(':', '#')}",
-            project_offer=f"Yes, and do not ask again for {named} in this project",
+            project_offer=f"Yes, and do not ask again for {named} in this folder",
         )
 
 

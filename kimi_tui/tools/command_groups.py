@@ -259,7 +259,7 @@ def _grouped(
         ),
         offer=f"Yes, and allow {shown} in this folder for this session{runs}",
         rule=shown,
-        project_offer=f"Yes, and do not ask again for {shown} in this project{runs}",
+        project_offer=f"Yes, and do not ask again for {shown} in this folder{runs}",
         argv=(program, *words[1:]),
         environ=extra,
     )
@@ -440,7 +440,7 @@ def simple_words(command: str, shfmt: str | None) -> list[str]:
     """
     words = _recognised(command)
     if shfmt is None:
-        raise NotSimple("shfmt is missing, the program that shows how a shell reads a command")
+        raise NotSimple("shfmt, the program that parses shell commands, is not installed")
     if _parsed(command, shfmt) != words:
         raise NotSimple("two parsers of shell commands read it differently")
     return words

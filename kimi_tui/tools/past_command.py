@@ -256,6 +256,8 @@ class PastCommands:
         except asyncio.CancelledError:
             self._stopped.set()
             await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # the exception is read, so that asyncio does not report it
             raise
 
 

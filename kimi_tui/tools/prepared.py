@@ -271,6 +271,8 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # the exception is read, so that asyncio does not report it
         raise
 
 

@@ -31,7 +31,7 @@ from textual.theme import Theme
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from kimi_tui.app_paths import kimi_cli_config_file, log_file, short
+from kimi_tui.app_paths import kimi_cli_config_file, log_file, log_words, short
 from kimi_tui.config.file import save_setting
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
@@ -840,11 +840,11 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         if self.return_code is None and not self.exit_message:
             from kimi_tui.logging_setup import log_hang
 
-            self.exit_message = "kimi-tui hung and was ended"
+            self.exit_message = "kimi-tui hung and was killed"
             with suppress(Exception):
                 path = log_file()
                 log_hang(path, self._secrets)
-                self.exit_message += f"; {short(path)} says where"
+                self.exit_message += f". {log_words()}"
 
     def log_interrupt(self, error: BaseException) -> bool:
         """Log an exception that ends a program, such as KeyboardInterrupt, and set the exit message to a line about it.
@@ -859,7 +859,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.exit_message = f"ended by {name}; {short(path)} says where in the program"
+        self.exit_message = f"ended by {name}. {log_words()}"
         return True
 
     def print_exit_messages(self) -> None:
@@ -1084,7 +1084,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             if is_saved
             else "part of your session could not be saved to the disk"
         )
-        self.exit_message = f"crashed; {what}, and the reason is in {short(path)}"
+        self.exit_message = f"crashed; {what}. {log_words()}"
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:

@@ -20,7 +20,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.timer import Timer
 
-from kimi_tui.app_paths import log_file, short
+from kimi_tui.app_paths import log_file, log_words
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.textual_patches.app import app_context
 
@@ -37,8 +37,8 @@ Report = Callable[[Exception], None]
 
 
 def fault_advice() -> str:
-    """Return a sentence that says where the reason for such an error can be read."""
-    return f"The reason is in {short(log_file())}."
+    """Return where the reason for such an error can be read."""
+    return log_words()
 
 
 def is_user_facing(error: Exception) -> bool:
@@ -194,7 +194,11 @@ def each(items: Iterable[T], take: Callable[[T], object], report: Report) -> boo
     return whole
 
 
-NOTHING = "This could not be shown. The log file says why."
+def not_shown() -> str:
+    """Return the text in the place of something whose layout failed."""
+    return f"This could not be shown. {log_words()}"
+
+
 LOGGED_LIMIT = 100
 """The largest number of different faults that are logged in one run, as a faulty row may be drawn sixty times a second."""
 
@@ -230,7 +234,7 @@ def blank_strips(what: str, crop: Region) -> list[Strip]:
         crop: the region; its width and height are those of the rows.
     """
     log_fault(f"painting {what}")
-    words = Strip([Segment(NOTHING)])
+    words = Strip([Segment(not_shown())])
     return [
         (words if not y else Strip([])).adjust_cell_length(crop.width) for y in range(crop.height)
     ]

@@ -64,11 +64,11 @@ def first_hints(
     """
     timeline = key_of("timeline", keys) if "travel" in parts else ""
     key = key_of("mode", keys)
-    change = "This key changes the mode." if key else "This command changes the mode."
+    change = f"{key or '/mode'} changes the mode."
     has_modes = "session" in parts
     words = f"{unasked_words(mode, sandbox=sandbox)} {change}"
     if "model" not in parts:
-        words = "changes the mode of the agent: what it does without asking"
+        words = "changes the mode: what the agent does without asking"
     return known(
         ((key or "/mode") if has_modes else "", words),
         ("/", "lists the commands"),

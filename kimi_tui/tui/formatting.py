@@ -397,7 +397,7 @@ def rule_words(rule: RuleFigures) -> str:
         )
     return (
         f"{did}. The D-Mails took {tokens(rule.taken)} tokens out of the context; in {counted(rule.calls, 'model call')} since then "
-        f"this saved {amount(rule.saved)} and cost {amount(rule.cost)}, net {amount(rule.net)}{unit}"
+        f"this saved {amount(rule.saved)} and cost {amount(rule.cost)} for drafts and the lost prompt cache, net {amount(rule.net)}{unit}"
     )
 
 

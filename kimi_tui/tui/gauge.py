@@ -460,7 +460,7 @@ def details(status: StatusUpdate, cost: str = "", files_known: int | None = None
     files: list[str] = []
     if files_known is not None:
         files = [
-            f"The first file snapshot has {files_known}% of the work folder.",
+            f"The first file snapshot is {files_known}% done.",
             "A rewind can restore files when it is finished.",
         ]
     if status.limit <= 0:

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.foreign_text import clean
-from kimi_tui.tui.faults import NOTHING, log_fault
+from kimi_tui.tui.faults import log_fault, not_shown
 from kimi_tui.tui.rows import COLOUR, HIT_LINK, Span, style_parts
 
 FADED = "~"
@@ -263,7 +263,7 @@ def _plain(spans: Iterable[Span], width: int) -> Strip:
     try:
         text = _harmless("".join(span.text for span in spans))
     except Exception:
-        text = NOTHING
+        text = not_shown()
     return Strip([Segment(text)]).adjust_cell_length(width)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
 
+from kimi_tui.app_paths import log_words
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tui.formatting import MINUS, counted, cut, path, size_words
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
@@ -271,9 +272,12 @@ def fold_mark(count: int, word: str = "line") -> str:
     return f"+{counted(count, word)}"
 
 
-PLAIN_MARK = "Shown as plain text, because the layout failed. The log file says why"
 PLAIN_CHARS = 100_000
 """Characters of a text that are shown without a layout."""
+
+
+def _plain_mark() -> str:
+    return f"Shown as plain text: the layout failed. {log_words()}"
 
 
 def ranges(text: str, width: int) -> list[tuple[int, int]]:
@@ -499,13 +503,13 @@ def chop(spans: Sequence[Span], width: int) -> list[list[Span]]:
 def plain_rows(text: str, width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
     """Return the rows of a text that has no layout: cut anywhere, under a row that says so. Never raises."""
     try:
-        return [_mark(PLAIN_MARK, width, glyphs), *_chopped(clean(text[:PLAIN_CHARS]), width)]
+        return [_mark(_plain_mark(), width, glyphs), *_chopped(clean(text[:PLAIN_CHARS]), width)]
     except Exception:
         # The rows of the first frame are made before Textual is imported.
-        from kimi_tui.tui.faults import NOTHING, log_fault
+        from kimi_tui.tui.faults import log_fault, not_shown
 
         log_fault("showing plain text")
-        return [Line((Span(f"  {NOTHING}"[:width]),))]
+        return [Line((Span(f"  {not_shown()}"[:width]),))]
 
 
 def _mark(words: str, width: int, glyphs: Glyphs) -> Line:

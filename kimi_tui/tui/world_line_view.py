@@ -233,7 +233,7 @@ def news_spans(news: LiveLineActivity, glyphs: Glyphs, *, running: bool, asks: b
     """
     parts: list[list[Span]] = []
     if asks:
-        parts.append([Span("!", "accent"), Span(" the agent waits for your answer", "ink")])
+        parts.append([Span("!", "accent"), Span(" the agent is waiting for your answer", "ink")])
     if news.dmail >= 0:
         saved = f", {glyphs.minus}{formatting.tokens(news.saved)} tokens" if news.saved else ""
         parts.append([Span(glyphs.dmail, "dmail"), Span(f" D-Mail to #{news.dmail}{saved}", "ink")])

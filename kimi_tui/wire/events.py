@@ -358,7 +358,7 @@ class ApprovalRequest:
             pause a yes without a feedback means the first of them.
         multi_select: a yes may have several of them as its feedback, joined by semicolons, with or without another text.
         words_offer: the label of the yes with the user's own text, for a pause; empty if it is not offered.
-        no_offer: the label of the no, for a pause.
+        no_offer: the label of the no, for a pause, and of no answer, for a question; empty for the usual one.
         stops: whether a no without a feedback ends the turn.
         changeable: whether `detail` is a command that the user may replace by another one.
         topic: what a pause is about.

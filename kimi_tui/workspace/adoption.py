@@ -11,19 +11,19 @@ when its copy ends, in order, and what differs by then is a conflict.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from kimi_tui.workspace.file_table import FileRow, FileRows, Folders, Stamp
+from kimi_tui.workspace.file_table import FileRows, Folders, Stamp, table_of
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry
 from kimi_tui.workspace.restore import CHANGED_OUTSIDE_TOO, FileChange, FileFate, as_file
+from kimi_tui.workspace.scan import stamp_from
 from kimi_tui.workspace.snapshots import ANY_ROOT, FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
-
-_NO_ROOT = (-1, -1)
-"""The identity of no folder, whose stamps are those of none."""
 
 
 def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot | str]:
@@ -118,36 +118,39 @@ def difference_plan(copied: SnapshotLog, begun: Snapshot, now: Manifest) -> list
     return changes
 
 
-def hand_over_stamps(copied: SnapshotLog, base: Path, files: Manifest) -> None:
-    """Store the stamps of a frozen folder for the log of a copy, so that its first scan reads only what differs.
+def hand_over_stamps(copies: Sequence[SnapshotLog], base: Path, files: Manifest) -> None:
+    """Store the stamps of a frozen folder for the logs of copies, so that their first scans read only what differs.
 
     An overlay shows the files of its lower folder with their own times and inodes.
 
     Args:
-        copied: the log of the copy.
+        copies: the logs of the copies.
         base: the frozen folder; `files` are its files.
 
     Raises:
         OSError: the disk refused.
     """
-    found: Folders = {}
-    for path, folder in copied.folders(_NO_ROOT).items():
-        rows: dict[str, FileRow] = {}
-        for name, entry in folder.rows.entries():
-            whole = f"{path}/{name}" if path else name
-            stamp = _stamp_of(f"{base}/{whole}") if files.get(whole) == entry else None
-            is_it = stamp is not None and stamp.size == entry.size
-            rows[name] = FileRow(entry, stamp if is_it else None)
-        found[path] = replace(folder, rows=FileRows.of(rows))
-    copied.keep_stamps(found, ANY_ROOT)
+    frozen = table_of(files)
+    # Copies of one session have the same rows, for which the folder is read once.
+    known: dict[str, tuple[FileRows, FileRows]] = {}
+    for copied in copies:
+        found: Folders = {}
+        for path, folder in table_of(copied.latest).items():
+            rows, stamped = known.get(path, (None, folder.rows))
+            if rows != folder.rows:
+                there = frozen[path].rows if path in frozen else FileRows()
+                differing = folder.rows.differing(there)
+                stamped = folder.rows.restamped(partial(_stamp_in, f"{base}/{path}/", differing))
+                known[path] = folder.rows, stamped
+            found[path] = replace(folder, rows=stamped, trusted=False)
+        copied.keep_stamps(found, ANY_ROOT)
 
 
-def _stamp_of(path: str) -> Stamp | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return Stamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+def _stamp_in(folder: str, differing: Collection[str], name: str) -> Stamp | None:
+    if name not in differing:
+        with contextlib.suppress(OSError):
+            return stamp_from(os.lstat(folder + name))
+    return None
 
 
 def contents_of(records: Iterable[Snapshot | str]) -> dict[str, ManifestEntry]:

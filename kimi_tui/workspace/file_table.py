@@ -148,6 +148,30 @@ class FileRows:
         found = {name: FileRow(row.entry) for name in names if (row := self.get(name)) is not None}
         return self.edited(found)
 
+    def restamped(self, stamp: Callable[[str], tuple[int, ...] | None]) -> FileRows:
+        """Return the rows with other stamps.
+
+        Args:
+            stamp: returns the stamp of a name, None for one that is to be read again. One of another size than in its row is not taken.
+        """
+        rows: list[bytes] = []
+        for name, row in zip(self.names, _ROW.iter_unpack(self.data), strict=True):
+            found, number = stamp(name), row[0] & ~_STAMPED
+            if found is None or found[2] != row[2]:
+                rows.append(_ROW.pack(number, *row[1:4], *_NO_STAMP))
+            else:
+                rows.append(_ROW.pack(number | _STAMPED, *row[1:4], *found))
+        return FileRows(self.names, b"".join(rows))
+
+    def differing(self, other: FileRows) -> set[str]:
+        """Return the names whose entry is another one in other rows, or that those lack."""
+        entries = dict(zip(other.names, other._unstamped(), strict=True))
+        own = zip(self.names, self._unstamped(), strict=True)
+        return {name for name, row in own if entries.get(name) != row}
+
+    def _unstamped(self) -> Iterator[tuple[Any, ...]]:
+        return ((row[0] & ~_STAMPED, *row[1:4]) for row in _ROW.iter_unpack(self.data))
+
     @property
     def has_unreadable(self) -> bool:
         """Whether one of the files could not be read."""
@@ -437,6 +461,18 @@ def folders_of(manifest: Mapping[str, ManifestEntry]) -> AbstractSet[str]:
     return _with_folders(found, ((path, one) for path, one in manifest.changes.items() if one))
 
 
+def table_of(manifest: Mapping[str, ManifestEntry]) -> Folders:
+    """Return the folders of a manifest; their stamps are nobody's."""
+    if isinstance(manifest, ManifestTable):
+        return manifest.folders
+    if isinstance(manifest, StoredTable):
+        return manifest.table.folders
+    if not isinstance(manifest, Layered):
+        return edited({}, manifest)
+    folders = table_of(manifest.base)
+    return edited(folders, manifest.changes) if manifest.changes else folders
+
+
 def _with_folders(found: set[str], entries: Iterable[tuple[str, ManifestEntry]]) -> set[str]:
     for path, entry in entries:
         if entry.kind == "folder":
@@ -528,8 +564,8 @@ def without_stamps(folders: Folders, paths: Iterable[str] | None = None) -> Fold
     found = dict(folders)
     if paths is None:
         for path, folder in folders.items():
-            names = [name for name, _ in folder.rows.blobs()]
-            found[path] = replace(folder, rows=folder.rows.unstamped(names), trusted=False)
+            rows = folder.rows.restamped(lambda _: None)
+            found[path] = replace(folder, rows=rows, trusted=False)
         return found
     by_folder: dict[str, list[str]] = {}
     for path in paths:

@@ -207,6 +207,8 @@ class ScanPass:
     edited: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     linked: dict[str, Links] = field(default_factory=dict[str, "Links"])
     """The files with more than one link."""
+    left_out_links: dict[str, Links] = field(default_factory=dict[str, "Links"])
+    """The same for told files of which nothing is read because of their names: one of the others may be a link of such a file."""
     is_first: bool = False
     """Whether nothing was scanned before, so that everything is new."""
     done: float = 0.0
@@ -290,6 +292,8 @@ class Scanner:
         # Files that had several links once, as a process may still write through a name that is gone. The device and inode
         # are None if there is one link by now.
         self._linked: dict[str, tuple[int, int] | None] = {}
+        # Files that had several links when they were told, but whose names are ignored or protected.
+        self._left_out_links: dict[str, Links] = {}
         # The number of links that the last walk did not find in the work folder.
         self._links_elsewhere: dict[tuple[int, int], int] = {}
         # Files and folders that may be read next time, though nothing tells: the rights of a folder above may change.
@@ -342,7 +346,9 @@ class Scanner:
                 # A new link was told, but not of which file it is one: that file was not asked for its links until now.
                 is_walk = done and self._has_unknown_links(now)
                 if is_walk:
+                    left_out_links = now.left_out_links
                     now = self._pass(also)
+                    now.left_out_links = left_out_links
             if told is None or not is_told or is_walk:
                 self.n_walks += 1
                 is_walk = True
@@ -438,6 +444,8 @@ class Scanner:
     def _remember(self, path: str, entry: ManifestEntry | None) -> None:
         self._unreadable.discard(path)
         self._left_over.discard(path)
+        if entry not in _LEFT_OUT:
+            self._left_out_links.pop(path, None)
         if entry is None:
             self._linked.pop(path, None)
         elif entry.kind == "unreadable":
@@ -447,28 +455,37 @@ class Scanner:
 
     def _has_unknown_links(self, now: ScanPass) -> bool:
         """Return whether a told file has more links than those that are known, in the work folder or elsewhere."""
-        if not now.linked:
+        told = now.left_out_links | now.linked
+        if not told:
             return False
-        known = {path: links.file for path, links in now.linked.items()}
-        others = (file for path, file in self._linked.items() if path not in known)
-        found = Counter([*known.values(), *others])
+        known = self._linked | {
+            path: links.file for path, links in (self._left_out_links | told).items()
+        }
+        found = Counter(known.values())
         return any(
             links.number - found[links.file] > self._links_elsewhere.get(links.file, 0)
-            for links in now.linked.values()
+            for links in told.values()
         )
 
     def _take_links(self, now: ScanPass, *, is_walk: bool) -> None:
-        if not self._linked and not now.linked:
+        left_out = {
+            path: links
+            for path, links in (self._left_out_links | now.left_out_links).items()
+            if links.number > 1
+        }
+        self._left_out_links = left_out
+        if not self._linked and not now.linked and not left_out:
             return
         known = dict.fromkeys(self._linked) if is_walk else self._linked
         self._linked = known | {
             path: links.file if links.number > 1 else None for path, links in now.linked.items()
         }
         found = Counter(self._linked.values())
+        found.update(links.file for links in left_out.values())
+        # A walk asks for no status of a file that is left out, so what another path says of the same file goes first.
+        numbers = {links.file: links.number for links in (*left_out.values(), *now.linked.values())}
         elsewhere = {
-            links.file: links.number - found[links.file]
-            for links in now.linked.values()
-            if links.number > found[links.file]
+            file: number - found[file] for file, number in numbers.items() if number > found[file]
         }
         if not is_walk:
             elsewhere |= {
@@ -634,6 +651,8 @@ class Scanner:
             left_out = self._left_out(name, path, above, folder.inside, is_folder=is_folder)
             if left_out is not None:
                 folder.remarks[name] = left_out
+                if not is_folder and (status.st_nlink > 1 or path in self._left_out_links):
+                    now.left_out_links[path] = _links(status)
             if left_out is not None or (not is_folder and is_temporary_name(name)):
                 status = None
         if status is None or not is_folder:

@@ -80,6 +80,7 @@ async def test_a_question_has_the_words_and_answers_of_the_app(desk: Desk) -> No
     words = question.content[0].content.text
     assert words.startswith("Run this command?\n\n    touch made\n\n")
     assert (question.title, question.kind) == ("touch made", "execute")
+    assert question.raw_input == {"command": "touch made"}
     assert answers[0], answers[-1] == ("once", "no")
 
 
@@ -270,6 +271,7 @@ async def test_a_session_without_a_message_is_loaded_and_resumed_while_it_is_ope
 async def test_mode_model_and_thinking_are_options(desk: Desk) -> None:
     desk.configure(
         f'[providers.p]\ntype = "openai"\nbase_url = "{desk.server.base_url}"\napi_key = "sk-other-key"\n'
+        'dialect = "openrouter"\n'
         '[models.small]\nprovider = "p"\nmodel = "small-1"\nmax_context_size = 50000\n'
     )
     async with desk.editor("ask") as (editor, agent):
@@ -280,15 +282,40 @@ async def test_mode_model_and_thinking_are_options(desk: Desk) -> None:
         assert values["model"] == "stand-in"
         await agent.set_session_mode(session_id=session, mode_id="all")
         assert (await editor.until(schema.CurrentModeUpdate)).current_mode_id == "plan"
-        await agent.set_config_option(config_id="model", session_id=session, value="small")
-        desk.server.script(say("hi"))
-        await ask(agent, session, "hello")
+        found = await agent.set_config_option(config_id="model", session_id=session, value="small")
+        thinking = found.config_options[-1]
+        assert (thinking.category, thinking.current_value) == ("thought_level", "default")
+        assert "high" in [one.value for one in thinking.options]
+        for value, sent in (("high", {"effort": "high"}), ("default", None)):
+            options = {"config_id": thinking.id, "session_id": session, "value": value}
+            found = await agent.set_config_option(**options)
+            assert found.config_options[-1].current_value == value
+            desk.server.script(say("hi"))
+            await ask(agent, session, "hello")
+            assert desk.server.requests[-1].body.get("reasoning") == sent
         for name, value in (("mode", "god"), ("model", "none"), ("x", "y")):
             with pytest.raises(acp.RequestError) as refused:
                 await agent.set_config_option(config_id=name, session_id=session, value=value)
             assert str(refused.value).startswith("There is no")
     assert desk.server.requests[-1].body["model"] == "small-1"
     assert desk.server.requests[-1].headers["authorization"] == "Bearer sk-other-key"
+
+
+@pytest.mark.exhaustive
+async def test_the_editors_mcp_servers_run_beside_our_own(desk: Desk) -> None:
+    server = schema.McpServerStdio(
+        name="of the editor",
+        command=sys.executable,
+        args=["-S", str(Path(__file__).parent.parent / "support" / "mcp_server.py")],
+        env=[],
+    )
+    desk.server.script(call("mcp__of-the-editor__add", {"a": 2, "b": 3}), say("Five."))
+    async with desk.editor("ask") as (editor, agent):
+        made = await agent.new_session(cwd=str(desk.work), mcp_servers=[server])
+        assert await ask(agent, made.session_id, "add") == "end_turn"
+    (question, _) = editor.asked[0]
+    assert question.raw_input == {"a": 2, "b": 3}
+    assert "5" in json.dumps(desk.server.requests[-1].messages[-1])
 
 
 async def test_files_images_and_embedded_texts_come_with_a_prompt(desk: Desk) -> None:

@@ -17,7 +17,7 @@ def test_what_would_be_asked_is_explained(place: Place, monkeypatch: pytest.Monk
         pytest.skip("there is no shfmt")
     explain = ("approvals", "explain")
     assert place.run(*explain, "--", "ls -l").out == (
-        "The agent asks you: it only reads in this folder; you can allow it for the session and have not done so (reads).\n"
+        "The agent asks you: it only reads in this folder; you can allow it for the session (reads).\n"
     )
     answer = place.run(
         *explain, "--json", "--approved", "id", "--approved", "ls", "--", "ls", "-l"

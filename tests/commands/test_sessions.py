@@ -55,6 +55,7 @@ def test_list(place: Place) -> None:
         "world_lines_bytes",
         "archived",
         "forked_from",
+        "external_agent",
     ]
     assert (mine[0]["title"], mine[0]["world_lines"], mine[0]["tokens"]) == ("first", 1, 440)
     assert mine[0]["work_dir"] == str(place.work)
@@ -214,7 +215,7 @@ def test_an_id_must_be_clear(place: Place) -> None:
     ran = place.run("sessions", "show", first.id[:4])
     assert (ran.code, ran.complaint) == (
         2,
-        f"2 sessions begin with {first.id[:4]!r}; type more of the id.",
+        f"The id {first.id[:4]!r} is ambiguous: 2 sessions begin with it. Type more of it.",
     )
     assert place.run("sessions", "show", first.id).code == 0
 

@@ -32,7 +32,7 @@ def test_services_are_named_with_their_files(share: Path, tmp_path: Path) -> Non
     # Its servers are used, if this program can.
     (share / "mcp.json").write_text('{"mcpServers": {"a": {}, "b": {}}}')
     assert not_run_notice(tmp_path / "none.toml") == (
-        f"kimi-tui does not use [mcp] and [services] in {share}/config.toml."
+        f"kimi-tui ignores [mcp] and [services] in {share}/config.toml: only kimi-cli uses such settings."
     )
     # The notice is shown once at the start, and by `doctor`, which shows the same notices; not in the demo.
     (words,) = launch_of(Options()).notices

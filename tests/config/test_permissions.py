@@ -109,7 +109,7 @@ def test_a_damaged_file_gives_nothing(file: Path, work: Path, text: str) -> None
     permissions = ProjectPermissions(file, work)
     assert permissions.rules == ()
     if text in ("", "{", "[]", '{"folders": 1}'):
-        assert "are not used" in permissions.trouble
+        assert "are ignored" in permissions.trouble
         # The damaged file is not thrown away.
         with pytest.raises(ValueError):
             permissions.add("ls")

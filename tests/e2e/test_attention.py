@@ -27,7 +27,7 @@ def test_asked_while_looking_away_and_found_again(
     terminal.wait_for(re.compile(r"\d:\d\d  step"))
     server.release()
     terminal.wait_raw(b"\x1b]2;? importer: Note it down, please\x1b\\")
-    terminal.wait_raw(b"\x1b]99;;importer: the agent waits for your answer\x1b\\")
+    terminal.wait_raw(b"\x1b]99;;importer: the agent is waiting for your answer\x1b\\")
     terminal.wait_for("Yes, once")
     terminal.wait_quiet(0.8)
     terminal.key("y")

@@ -651,7 +651,7 @@ def test_ctrl_c_twice_quits_while_something_blocks(configured: Program, key: str
     assert terminal.wait_exit() != 0
     _restored(terminal.raw)
     said = terminal.raw[before:].rpartition(b"\x1b[?1049l")[2].decode()
-    assert "kimi-tui hung and was ended" in said
+    assert "kimi-tui hung and was killed" in said
     assert "kimi-tui.log" in said
     assert "in broken" in (configured.home / "logs" / "kimi-tui.log").read_text() or key == "f3"
     _is_not_lost(configured, said)

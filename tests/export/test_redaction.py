@@ -14,9 +14,7 @@ def test_keys_paths_and_names_go_and_are_counted() -> None:
     assert "wonderland" not in cleaned
     assert cleaned.startswith("user@host:~$ cat ~/.env\n")
     assert redactor.counts == {"key": 1, "home folder": 1, "name": 2}
-    assert redactor.words == (
-        "1 possible key, 1 path of the home folder, 2 names of the user or the machine"
-    )
+    assert redactor.words == ("1 possible key, 1 path of the home folder, 2 user or host names")
 
 
 def test_a_name_inside_a_word_stays() -> None:

@@ -116,13 +116,16 @@ class AgentDesk:
         return [one["params"] for one in self.sent if one.get("method") == method]
 
     @asynccontextmanager
-    async def session(self, mode: Any = "edits", **options: Any) -> AsyncGenerator[AgentSession]:
-        """Open a session; a new one unless the options say otherwise."""
+    async def session(
+        self, mode: Any = "edits", notices: list[str] | None = None, **options: Any
+    ) -> AsyncGenerator[AgentSession]:
+        """Open a session; a new one unless the options say otherwise. `notices` gets those of opening it."""
         if not options:
             options = {"external_agent": "scripted"}
         launch = launch_of(Options(work_dir=str(self.work), mode=mode, **options))
         opened = await open_session(launch)
         soul = opened.soul
+        (notices if notices is not None else []).extend(opened.notices)
         assert isinstance(soul, ExternalSoul)
         session = AgentSession(soul)
         following = asyncio.create_task(session.follow())

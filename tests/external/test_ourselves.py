@@ -66,7 +66,9 @@ async def test_a_turn_with_a_question_a_rewind_and_an_undo(
         assert made.read_text() == "one\n"
         assert await one.say("run it") == "Ran."
         assert one.asked[1].question == "Run this command?"
-        assert "\n    echo two > b.txt; echo out\n" in one.asked[1].detail
+        command, where = one.asked[1].detail.split("\n\n")
+        assert command == "echo two > b.txt; echo out"
+        assert where.startswith(f"in {other.work}, ")
         assert "out" in one.of(ev.ToolResult)[-1].output
         await one.soul.travel.rewind(Target(one.point), "restore")
         assert (made.exists(), ran.exists()) == (True, False)

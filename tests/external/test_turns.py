@@ -60,6 +60,15 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         assert one.soul.agent_words == "scripted, Code"
 
 
+async def test_a_change_that_failed_is_none(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        await one.say("refused a.txt")
+        (result,) = one.of(ev.ToolResult)
+        assert result.is_error
+        assert not [block for block in result.display if isinstance(block, DiffBlock)]
+        assert not one.of(ev.FilesChanged)
+
+
 async def test_a_question_has_exactly_the_answers_of_the_agent(desk: AgentDesk) -> None:
     async with desk.session() as one:
         one.answer = lambda _: "Always go for it"
@@ -181,7 +190,10 @@ async def test_a_stop_ends_the_turn_within_a_second(desk: AgentDesk, word: str) 
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("die 4", "scripted has ended: it ended with exit code 4; its last output: ValueError"),
+        (
+            "die 4",
+            "scripted is no longer running: it exited with code 4; its last output: ValueError",
+        ),
         pytest.param(
             "fail no money",
             "scripted could not answer: no money.",
@@ -331,3 +343,30 @@ async def test_our_own_sessions_open_as_before(desk: AgentDesk) -> None:
     launch = launch_of(Options(work_dir=str(desk.work)))
     assert launch.external_agent == ()
     assert not desk.log.exists()
+
+
+async def test_a_program_that_is_no_agent_is_ended_with_one_line(desk: AgentDesk) -> None:
+    desk.configure(["yes", "no message of any protocol"])
+    async with desk.session() as one:
+        (words,) = await one.soul.prepare_model()
+        assert words.startswith(
+            "scripted is no longer running: its output is not the Agent Client Protocol."
+        )
+
+
+async def test_a_session_that_lost_the_newest_messages_is_told_those_alone(
+    desk: AgentDesk, able: Able
+) -> None:
+    able("fork load")
+    async with desk.session() as one:
+        await one.say("say one")
+        with pytest.raises(AgentFailed):
+            await one.say("say Half.", "die 4")
+        known = json.loads(await one.say("know"))
+        assert known[0] == "say one"
+        assert "Half." in known[1]
+        assert "say one" not in known[1]
+        (said,) = [each.text for each in one.of(ev.Notice)]
+        assert said == (
+            "scripted did not keep the newest 2 messages. Its session gets them as text."
+        )

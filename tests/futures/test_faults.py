@@ -236,4 +236,4 @@ async def test_a_server_that_refuses_a_second_request_gets_one_at_a_time(
     assert [scene.futures.state(key).state for key in keys] == ["done", "done"]
     assert refused
     waits = [why for state, why in seen if state == "waiting"]
-    assert any("It is sent again in " in why for why in waits), waits
+    assert any("Retrying in " in why for why in waits), waits

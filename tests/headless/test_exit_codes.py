@@ -75,8 +75,8 @@ def test_5_each_budget(scripts: Scripts) -> None:
     scripts.config.write_text(PRICES.format(url=scripts.server.base_url))
     for option, subtype, words in (
         (("--max-steps", "1"), "error_max_turns", "took 1 step "),
-        (("--max-tokens", "10"), "error_max_tokens", "10 were allowed"),
-        (("--max-cost", ".01"), "error_max_budget_usd", "0.01 were allowed"),
+        (("--max-tokens", "10"), "error_max_tokens", "limit of 10 tokens"),
+        (("--max-cost", ".01"), "error_max_budget_usd", "cost limit of 0.01"),
     ):
         scripts.server.script(call("ReadFile", {"path": "a"}, usage=(100, 5)))
         found = scripts.result("-p", "read", *option)

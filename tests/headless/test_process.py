@@ -72,7 +72,7 @@ def test_a_reader_that_goes_away_ends_it(scripts: Scripts, form: str) -> None:
     ran = scripts.run("-p", "hi", "--output-format", form, stdout=writer)
     going.join(30)
     assert ran.code == 1
-    words = "kimi-tui: The reader of standard output has gone; the turn was stopped.\n"
+    words = "kimi-tui: Standard output was closed, so the turn was stopped.\n"
     # The text is written when the turn has ended; nothing is said to somebody who has seen enough.
     assert (ran.err == "") if form == "text" else ran.err.startswith(words)
 

@@ -261,7 +261,7 @@ def test_a_plan_is_the_answer_where_nothing_may_change(scripts: Scripts) -> None
     scripts.server.script(call("ExitPlanMode", {"plan": "1. Do it."}), say("The plan: 1. Do it."))
     ran = scripts.run("--plan", "-p", "plan it")
     assert (ran.code, ran.out) == (0, "The plan: 1. Do it.\n")
-    assert "nobody is here to approve the plan" in ran.err
+    assert "nobody can approve the plan" in ran.err
 
 
 def test_without_a_sandbox_the_first_line_says_so_with_the_cure(
@@ -334,7 +334,7 @@ def test_an_answer_that_does_not_fit_is_repaired_once(scripts: Scripts) -> None:
     scripts.server.script(say("four"), say('{"n": "four"}'))
     found = scripts.result("-p", "count", "--json-schema", "s.json")
     assert (found["exit_code"], found["is_error"]) == (1, True)
-    assert found["errors"] == ["The answer does not fit the schema: $.n is not integer."]
+    assert found["errors"] == ["The answer does not match the schema: $.n is not integer."]
 
 
 # -- messages as lines

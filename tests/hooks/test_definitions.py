@@ -89,7 +89,7 @@ def test_what_cannot_be_used_is_said_in_one_line(places: Places) -> None:
     assert found.elsewhere == ("TeammateIdle",)
     # A definition that might be a guard becomes a hook that cannot run, and so refuses.
     assert [one.trouble for one in found.own] == [
-        "its matcher repeats too much",
+        "its matcher has too many nested repetitions",
         "hooks of the type prompt are not run",
     ]
 

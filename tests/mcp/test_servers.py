@@ -64,7 +64,7 @@ async def test_a_server_that_ends_is_started_again_and_its_tools_stay(folder: Pa
     async with session(folder) as one:
         found = await one.call("mcp__made__crash")
         assert found.is_error
-        assert "ended with exit code 3" in found.message
+        assert "exited with code 3" in found.message
         # The next call waits for the new process.
         assert (await one.call("mcp__made__echo", {"text": "again"})).output == "again"
         assert len(one.host.changes) == 1
@@ -74,7 +74,7 @@ async def test_a_server_that_ends_at_once_is_one_notice_with_its_last_words(fold
     configure(folder / "home" / "mcp.json", made=entry("exit:4"))
     async with session(folder) as one:
         assert one.host.told == [
-            "The MCP server made is not running: it ended with exit code 4; its last output: cannot find the settings."
+            "The MCP server made is not running: it exited with code 4; its last output: cannot find the settings."
         ]
         assert (folder / "home" / "logs" / "mcp" / "made.log").read_text().startswith("cannot find")
 
@@ -142,7 +142,7 @@ async def test_a_projects_server_is_not_started_without_a_yes(folder: Path) -> N
     async with session(folder) as one:
         assert one.state("made") == "asks"
         assert one.host.told == [
-            "This project's MCP server is not started until you allow it: made. Start kimi-tui in this folder and use /mcp allow NAME."
+            "This folder's MCP server is not started until you allow it: made. Start kimi-tui in this folder and use /mcp allow NAME."
         ]
     assert not mark.exists()
 

@@ -70,7 +70,7 @@ def test_a_projects_server_is_one_line(scripts: Scripts) -> None:
     assert (ran.code, ran.out) == (0, "Hello.\n")
     (line,) = [line for line in ran.err.splitlines() if "MCP" in line]
     assert line.startswith(
-        "kimi-tui: This project's MCP server is not started until you allow it: theirs."
+        "kimi-tui: This folder's MCP server is not started until you allow it: theirs."
     )
     assert not mark.exists()
 

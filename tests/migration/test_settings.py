@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kimi_tui.config.custom_commands import custom_commands
+from kimi_tui.config.file import read_config
 from kimi_tui.config.permissions import FILE_NAME, ProjectPermissions
 from kimi_tui.hooks.definitions import find_hooks
 from kimi_tui.mcp.config import configured
@@ -44,6 +45,7 @@ FILES: dict[str, Any] = {
     ".claude/settings.json": {
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch ran"}]}]},
         "permissions": {"deny": ["Read(.env)"]},
+        "statusLine": {"type": "command", "command": "line.sh", "refreshInterval": 10},
     },
     ".claude/agents/reviewer.md": "---\ndescription: Reviews code\n---\nYou review.",
     ".gemini/agents/finder.md": "---\nname: finder\ndescription: Finds\ntools:\n  - read_file\n  - search_file_content\nmodel: inherit\n---\nUse read_file.",
@@ -111,6 +113,7 @@ def test_all_of_them_are_found_with_what_can_be_done(home: Path) -> None:
         "Claude Code: permission mcp__db__query": "unusable",
         "Claude Code: permission Read(.env)": "unusable",
         "Claude Code: hook settings.json": "used",
+        "Claude Code: status line line.sh": "new",
         "Claude Code: agent reviewer": "used",
         "Claude Code: note CLAUDE.md": "new",
         "Codex: MCP server docs": "new",
@@ -168,6 +171,8 @@ def test_each_is_written_to_where_its_own_command_writes(home: Path) -> None:
     assert commands["release"].for_agent
     assert (home / "ours" / "skills" / "release" / "run.sh").read_text() == "echo"
     assert (home / "ours" / "AGENTS.md").read_text() == "Use tabs.\n\nUse spaces.\n"
+    line = read_config(home / "ours" / "config.toml").statusline
+    assert (line.command, line.refresh_interval) == ("line.sh", 10)
     rules = ProjectPermissions(home / "ours" / FILE_NAME, work).rules
     assert "host:docs.python.org" in rules
     # All of that is here now, and is said to be.
@@ -183,8 +188,10 @@ def test_what_exists_is_never_replaced(home: Path) -> None:
     (ours / "agents" / "finder.md").write_text("mine")
     (ours / "commands" / "explain.md").write_text("mine")
     (ours / "mcp.json").write_text('{"mcpServers": {"db": {"command": "mine"}}}')
-    (ours / "config.toml").write_text("hooks = 5\n")
+    text = "hooks = 5\n[statusline]\ncommand = 'mine'\n"
+    (ours / "config.toml").write_text(text)
     for name in (
+        "Claude Code: status line line.sh",
         "Gemini CLI: agent finder",
         "Codex: command explain",
         "Claude Code: MCP server db",
@@ -194,7 +201,7 @@ def test_what_exists_is_never_replaced(home: Path) -> None:
             take(found[name], work)
     assert (ours / "commands" / "explain.md").read_text() == "mine"
     assert json.loads((ours / "mcp.json").read_text())["mcpServers"]["db"]["command"] == "mine"
-    assert (ours / "config.toml").read_text() == "hooks = 5\n"
+    assert (ours / "config.toml").read_text() == text
 
 
 def test_damaged_files_are_said_and_end_nothing(home: Path) -> None:

@@ -121,7 +121,7 @@ def test_what_one_does_is_said_in_a_few_words() -> None:
     said = {
         "waiting": ("waiting", "It waits until other sub-agents are done."),
         "working": ("step 4", "Grep src"),
-        "asking": ("asks you", ""),
+        "asking": ("waiting for you", ""),
         "paused": ("paused", "kimi-tui ended before the sub-agent was done."),
         "done": ("4 steps", ""),
         "failed": ("failed", "The model call failed."),

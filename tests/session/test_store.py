@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.effort import n_calls
 
-from kimi_tui.filesystem import open_regular
+from kimi_tui.filesystem import Storage, open_regular
 from kimi_tui.llm.message import user_message
+from kimi_tui.session.aside import DELETED, FORKED, IMPORTED, remove_unfinished
 from kimi_tui.session.errors import (
     SessionLocked,
     SessionNotFound,
@@ -360,6 +363,54 @@ async def test_delete(store: SessionStore) -> None:
     assert not session.dir.exists()
     store.delete(other)
     assert not list((store.root / "sessions").iterdir())
+
+
+async def test_what_a_killed_program_left_is_removed_and_nothing_that_is_being_made(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await made(store, HERE, "hi")
+    bucket, sessions = session.dir.parent, store.root / "sessions"
+    left = [bucket / f"{start}left" for start in (FORKED, IMPORTED, DELETED)]
+    others = [bucket / ".another", bucket / ".future-b"]
+    elsewhere = sessions / "elsewhere" / f"{DELETED}b"
+    for folder in (*left, *others, elsewhere):
+        (folder / "inner").mkdir(parents=True)
+    (bucket / f"{FORKED}link").symlink_to(session.dir)
+    removed: list[int] = []
+    write_file = Storage.write_file
+
+    def remove_meanwhile(*args: Any, **more: Any) -> None:
+        removed.append(remove_unfinished(sessions))
+        write_file(*args, **more)
+
+    monkeypatch.setattr(Storage, "write_file", remove_meanwhile)
+    copy = await session.fork()
+    assert set(removed) == {0, 1}
+    assert not elsewhere.exists()
+    assert all(folder.exists() for folder in left)
+    assert remove_unfinished(sessions) == len(left)
+    assert not any(folder.exists() for folder in left)
+    assert all(folder.exists() for folder in others)
+    assert {info.id for info in store.list(HERE)} == {session.id, copy.id}
+    assert session.dir.is_dir()
+
+
+async def test_the_deletion_of_a_session_is_finished_after_a_kill(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await made(store, HERE, "hi")
+
+    def removed_meanwhile(folder: Path) -> None:
+        assert not remove_unfinished(store.root / "sessions")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", removed_meanwhile)
+        with pytest.raises(KeyboardInterrupt):
+            store.delete(session)
+    assert [one.name for one in session.dir.parent.iterdir()] == [f"{DELETED}{session.id}"]
+    assert remove_unfinished(store.root / "sessions") == 1
+    assert not list(session.dir.parent.iterdir())
 
 
 async def test_the_fork_of_an_empty_session_has_no_title_yet(store: SessionStore) -> None:

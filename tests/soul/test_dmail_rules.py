@@ -87,7 +87,7 @@ CASES: dict[str, tuple[DMailRule, Sequence[tuple[CallResult, StepFacts]], int, s
         3,
         "u3",
     ),
-    "a check failed": (
+    "a check after an edit failed": (
         DMailRule("r", check_failed=True),
         [(done(), facts(0, checks=[True])), (done(), facts(1, checks=[False]))],
         1,

@@ -272,8 +272,11 @@ class Travels:
 
     async def _begin(self, work: Coroutine[Any, Any, object]) -> None:
         """Run a turn until it ends, or waits for an answer."""
-        if self.turn is not None:
+        if self.soul.running:
             await work  # it is refused
+        if self.turn is not None:
+            # A turn that waited for an answer has gone on without one and ended: a mode allowed what it asked for.
+            await self._goes_on()
         self._ear.drain()
         self.turn = asyncio.create_task(until_end(work))
         await self._goes_on()

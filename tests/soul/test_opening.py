@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import threading
 from pathlib import Path
 from time import monotonic
 
@@ -14,6 +16,7 @@ from support.soul import launch_at
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, SandboxConfig
 from kimi_tui.launch import CannotOpen, Launch
+from kimi_tui.session.aside import DELETED
 from kimi_tui.session.kimi_cli_import import find_sessions, import_session
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.opening import EarlierSession, open_session, provider_of
@@ -59,6 +62,20 @@ async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home:
             assert bool(opened.no_sandbox) == is_said
         finally:
             await opened.soul.aclose()
+
+
+async def test_half_a_session_that_a_killed_program_left_is_removed_beside_the_opening(
+    home: Path,
+) -> None:
+    (home / "work").mkdir()
+    for _ in range(2):
+        left = SessionStore(home).bucket(home / "work") / f"{DELETED}x"
+        left.mkdir(parents=True)
+        opened = await open_session(launch_at(home / "work"))
+        await opened.soul.aclose()
+        for thread in [one for one in threading.enumerate() if one.name == "unfinished"]:
+            await asyncio.to_thread(thread.join)
+        assert not left.exists()
 
 
 SAID = "import os; get_password = lambda *names: os.write(3, "

@@ -58,7 +58,7 @@ async def test_a_yes_for_the_project_holds_in_the_next_session_until_it_is_revok
     # The first yes is offered and covers what is the same simple command; a rule widens nothing that a session's yes would not.
     assert [detail for detail, _ in seen] == asked
     assert [offer for _, offer in seen] == [
-        "Yes, and do not ask again for ls in this project",
+        "Yes, and do not ask again for ls in this folder",
         *[""] * (len(asked) - 1),
     ]
     seen = await _asked_about(tmp_path, own, commands, "project")

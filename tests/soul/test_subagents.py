@@ -204,7 +204,7 @@ async def test_its_budgets(tmp_path: Path) -> None:
             say("I see."),
         )
         await on.soul.run("again")
-        assert "100 were allowed" in result(on)
+        assert "limit of 100 tokens" in result(on)
 
 
 async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:

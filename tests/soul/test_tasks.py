@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
-from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
+from kimi_tui.soul.errors import RunCancelled
+from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion
 
 
 async def test_orphans_are_waited_for_and_their_faults_are_logged(
@@ -58,3 +60,26 @@ async def test_a_cancel_waits_for_work_that_must_not_be_cut_short() -> None:
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert done == [1]
+
+
+async def test_a_turn_whose_caller_was_cancelled_is_no_fault_of_the_program() -> None:
+    """The app cancels what waits for a turn when it is closed; the turn then ends with an error that nobody awaits."""
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    alone = OneAtATime(lambda: None)
+
+    async def turn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise RunCancelled from None
+
+    caller = asyncio.create_task(alone.run(turn(), stoppable=True))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert not alone.running
+    gc.collect()
+    await asyncio.sleep(0)
+    assert faults == []

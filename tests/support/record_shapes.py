@@ -20,6 +20,9 @@ OPEN_WORDS = {("ApprovalRequest", "kind")}
 LEFT_OUT = {("ToolStarted", "arguments"), ("ApprovalRequest", "checkpoint_id")}
 """Keys that a record lacks if an earlier event said the same, or if there is no value; no example shows that."""
 
+UNREAD = {("ApprovalRequest", "agent_id")}
+"""Keys that this version writes without a value and never reads, and where kimi-cli accepts a text."""
+
 Shape = dict[str, Any]
 """The `types` of values, the `keys` of objects, the `words` of texts, and the `items` of lists by the `type` of the objects in
 them; `always` says that a key is never left out.
@@ -102,6 +105,8 @@ def _shapes() -> dict[str, Shape]:
         shapes[name]["keys"][key].pop("words", None)
     for name, key in LEFT_OUT:
         shapes[name]["keys"][key]["always"] = False
+    for name, key in UNREAD:
+        shapes[name]["keys"][key]["types"] = ["NoneType", "str"]
     return shapes
 
 

@@ -1,7 +1,7 @@
 """An agent for the Agent Client Protocol that does what its prompts say, word for word; a process without the package.
 
 A prompt is lines of `WORD REST`; `_Turn` has a method for each word. Everything that it was sent is appended to the file
-`AGENT_LOG`, one message a line. `AGENT_ABLE` lists what it can do: load, resume, fork, image, modes, options, login. Sessions are
+`AGENT_LOG`, one message a line. `AGENT_ABLE` lists what it can do: load, resume, fork, delete, http, sse, image, modes, options, login. Sessions are
 kept as files in `AGENT_SESSIONS`, so that a later process can load them; a prompt of `what do you know` says them.
 """
 
@@ -25,7 +25,7 @@ _answers: dict[int, dict[str, Any]] = {}
 _answered = threading.Condition()
 _cancelled: set[str] = set()
 _known: dict[str, list[str]] = {}
-_chosen = {"mode": "ask", "model": "small"}
+_chosen = {"mode": "ask", "model": "small", "effort": "low"}
 
 
 def note(message: object) -> None:
@@ -84,6 +84,7 @@ def options() -> list[Any]:
     return [
         option("mode", "Mode", "mode", _chosen["mode"], ("ask", "code")),
         option("model", "Model", "model", _chosen["model"], ("small", "large")),
+        option("effort", "Effort", "thought_level", _chosen["effort"], ("low", "high")),
     ]
 
 
@@ -155,6 +156,12 @@ class Turn:
             file.write(text + "\n")
         self.progress(name, "completed", content=[diff])
 
+    def do_refused(self, rest: str) -> None:
+        """Show the change of a file that is not made in the end."""
+        diff = {"type": "diff", "path": os.path.abspath(rest), "newText": "new\n", "oldText": None}
+        name = self.call(f"Edit {rest}", "edit", content=[diff])
+        self.progress(name, "failed", content=[diff])
+
     def do_quietly(self, rest: str) -> None:
         """Write a file without telling anybody."""
         path, _, text = rest.partition(" ")
@@ -192,6 +199,19 @@ class Turn:
         else:
             self.progress(name, "failed")
         self.text(json.dumps(outcome))
+
+    def do_form(self, rest: str) -> None:
+        """Show a form with the fields of a JSON object."""
+        fields = {"type": "object", **json.loads(rest)}
+        params = {"mode": "form", "message": "Fill in.", "requestedSchema": fields}
+        said = ask("elicitation/create", {"sessionId": self.session, **params})
+        self.text(json.dumps(said.get("result", said.get("error"))))
+
+    def do_address(self, rest: str) -> None:
+        """Have the user open an address."""
+        params = {"mode": "url", "message": "Look there.", "url": rest, "elicitationId": "e1"}
+        said = ask("elicitation/create", {"sessionId": self.session, **params})
+        self.text(json.dumps(said.get("result", said.get("error"))))
 
     def do_flood(self, rest: str) -> None:
         """Ask for permission so many times at once, without waiting."""
@@ -311,10 +331,12 @@ def answer(message: dict[str, Any]) -> None:
         sessions: dict[str, Any] = {}
         sessions |= {"fork": {}} if "fork" in ABLE else {}
         sessions |= {"resume": {}} if "resume" in ABLE else {}
+        sessions |= {"delete": {}} if "delete" in ABLE else {}
         able = {
             "loadSession": "load" in ABLE,
             "promptCapabilities": {"image": "image" in ABLE},
             "sessionCapabilities": sessions,
+            "mcpCapabilities": {"http": "http" in ABLE, "sse": "sse" in ABLE},
         }
         version = 9 if "future" in ABLE else 1
         info = {"name": "scripted", "version": "1.2.3"}
@@ -341,6 +363,9 @@ def answer(message: dict[str, Any]) -> None:
             for one in known(session):
                 Turn(session, number).text(f"REPEATED {one}", "user_message_chunk")
         result = extras()
+    elif method == "session/delete":
+        os.unlink(file_of(session))
+        result = {}
     elif method == "session/prompt":
         threading.Thread(target=run_turn, args=(number, params), daemon=True).start()
         return

@@ -61,7 +61,7 @@ def test_a_large_folder_that_is_being_taken_in_is_named() -> None:
     for width, words in ((37, "file snapshot: 40%"), (33, "snapshot: 40%"), (18, "")):
         told = text(figure_spans(LOOKS, 58_300, width, UNICODE, freed=None, files_known=40))
         assert told.split("%", 1)[1].strip() == words
-    assert any("40% of the work folder" in line for line in details(LOOKS, files_known=40))
+    assert any("is 40% done" in line for line in details(LOOKS, files_known=40))
 
 
 @pytest.mark.parametrize(

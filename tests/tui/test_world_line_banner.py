@@ -102,7 +102,7 @@ def said(*events: Event, running: bool = False, asks: bool = False) -> str:
         ((), False, False, ""),
         ((), True, False, "Current   • the agent works"),
         ((TurnBegin("x"), STEP, STEP), True, False, "Current   • the agent works, 2 steps"),
-        ((STEP,), True, True, "Current   ! the agent waits for your answer"),
+        ((STEP,), True, True, "Current   ! the agent is waiting for your answer"),
         ((STEP, TurnEnd("done")), False, False, "Current   ● the agent is done, 1 step"),
         ((TurnEnd("interrupted"),), False, False, "Current   ● the agent was stopped"),
         ((TurnEnd("error"),), False, False, "Current   ● the agent stopped at an error"),

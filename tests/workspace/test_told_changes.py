@@ -86,6 +86,31 @@ def test_a_file_of_several_names_is_asked_for_its_stamp_after_each_command(tmp_p
     assert followed.scanner.n_walks == walks
 
 
+@pytest.mark.parametrize("name", [".env", "an ignored.log"])
+def test_a_link_whose_name_is_left_out_leads_to_the_file(name: str, tmp_path: Path) -> None:
+    followed = Followed(tmp_path)
+    (followed.root / ".gitignore").write_text("*.log\n")
+    (followed.root / "a").write_text("one")
+    followed.check()
+    walks = followed.scanner.n_walks
+    os.link(followed.root / "a", followed.root / name)
+    followed.check()
+    for text in ("two", "three"):
+        with open(followed.root / name, "a") as file:
+            file.write(text)
+        followed.check()
+    assert followed.scanner.n_walks == walks + 1
+    # Of this file no other name is in the folder.
+    (followed.root / name).unlink()
+    (followed.outside / "b").write_text("one")
+    os.link(followed.outside / "b", followed.root / name)
+    for text in ("two", "three"):
+        with open(followed.root / name, "a") as file:
+            file.write(text)
+        followed.check()
+    assert followed.scanner.n_walks == walks + 2
+
+
 def test_too_many_events_or_folders_make_it_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

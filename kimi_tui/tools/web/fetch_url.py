@@ -139,7 +139,7 @@ class FetchURL(TypedTool[FetchURLParams]):
             session_key=f"fetch:{url.site}",
             session_offer=f"Yes, and allow pages of {url.site} for this session",
             project_rule=f"host:{url.site}",
-            project_offer=f"Yes, and do not ask again for pages of {url.site} in this project",
+            project_offer=f"Yes, and do not ask again for pages of {url.site} in this folder",
             sandboxed=sandbox is not None and sandbox.settings.network,
         )
 

@@ -16,6 +16,7 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells
 
 from kimi_tui import foreign_text
+from kimi_tui.agent_parts import LET_DECIDE
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.glyphs import UNICODE, Glyphs
 from kimi_tui.tui.row_window import RowWindow
@@ -114,11 +115,11 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         for number, words in enumerate(request.options[:9], 1)
     )
     if request.kind == "question":
-        other = "Add another answer of your own"
+        other = "Other (add your own answer)"
         return (
             *offered,
-            Choice("e", other if is_several else "Write another answer", "instead"),
-            Choice("l" if keys else "n", "Let the agent decide", "once"),
+            Choice("e", other if is_several else "Other (write your own answer)", "instead"),
+            Choice("l" if keys else "n", visible(request.no_offer) or LET_DECIDE, "once"),
         )
     if request.kind == "pause":
         told = (Choice("e", visible(request.words_offer), "instead"),)
@@ -521,7 +522,7 @@ class Detail:
     @property
     def place_words(self) -> str:
         """The words that say which of how many rows are visible."""
-        so_far = "" if self.is_laid_out else " so far"
+        so_far = "" if self.is_laid_out else ", loading more"
         return f"rows {self._view.start + 1} to {self._view.stop} of {len(self._rows)}{so_far}"
 
     def toggle_whole(self) -> None:

@@ -412,13 +412,13 @@ PASSED = ("mode", "help", "quit", "timeline", "search", "commands", "suspend")
 REST_S = 0.002
 """Seconds between two time slices in which a long text is laid out."""
 _PAGES = {"pageup": -1, "pagedown": 1}
-ENTER_ANSWERS = "Press Enter to give the selected answer."
+ENTER_ANSWERS = "Press Enter to confirm the selected answer."
 NO_ANSWER = '"{}" is not an answer. Press one of the keys below.'
 NONE_SELECTED = "No answer is selected. Press one of the keys below."
 WHICH_YES = "Several answers mean yes. Choose one: {}."
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
-WAITS_BEHIND = "Your text stays in the prompt until you answer."
+WAITS_BEHIND = "Your text stays in the prompt. Answer first, then send it."
 AWAY = "Focus is in the chat. Press Esc to come back and answer."
 """The hint over the answers while the panel does not have the keyboard focus."""
 AWAY_SHORT = "Press Esc to come back and answer."
@@ -1133,7 +1133,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             if self._asked_early and not detail.seen_end:
                 words, style = f"   {detail.place_words}. Read to the end first: PageDown", "warn/b"
             elif self._was_told and detail.passed_over:
-                read = f"you have not seen all rows from {detail.n_read + 1} on"
+                read = f"you have seen only rows 1 to {detail.n_read}"
                 words, style = f"   {read}. Press the same key again to answer", "warn/b"
             lines.append(plain(words, style))
         return lines

@@ -63,7 +63,7 @@ class Cell(NamedTuple):
 
 
 EMPTY = Cell()
-AT_ITS_END = Cell(Line((Span(f"{' ' * MARGIN}This branch ends here.", "quiet"),)))
+AT_ITS_END = Cell(Line((Span(f"{' ' * MARGIN}This world line ends here.", "quiet"),)))
 
 
 class ComparisonRows:
@@ -249,7 +249,7 @@ class ComparedFiles:
                 rows += [(spans, -1) for spans in self._diffs(one)]
         if not rows:
             rows.append(
-                (self._sentence("Neither branch has changed a file since they diverged."), -1)
+                (self._sentence("Neither world line has changed a file since they diverged."), -1)
             )
         return [*rows, *((self._sentence(words), -1) for words in files.remarks)]
 
@@ -284,7 +284,9 @@ class ComparedFiles:
         outside = "outside kimi-tui" if self._roomy else "outside"
         if side.authors == "others":
             return [Span(f"{side.outcome} {outside}", "warn")]
-        spans: list[Span] = [Span(f"also {outside}  ", "warn")] if side.authors == "both" else []
+        spans: list[Span] = (
+            [Span(f"also changed {outside}  ", "warn")] if side.authors == "both" else []
+        )
         if fate:
             spans.append(Span(fate, "quiet"))
         return [*spans, *self._counts(side)]

@@ -298,7 +298,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         text = await self._patch() if self._patch is not None else ""
         if text:
             app_of(self).copy_to_clipboard(text)
-            self._say("The patch is copied.")
+            self._say("Copied the patch.")
         else:
             self._say("The patch cannot be copied. To print it, run kimi-tui diff in a shell.")
 

@@ -137,7 +137,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("preview.bring_back",), "restore the selected file, or skip it"),
             (
                 ("preview.line", "preview.line_before"),
-                "in the whole diff of a file: choose a line, and say who wrote it",
+                "in the whole diff of a file: choose a line, and show who wrote it (blame)",
             ),
             (("preview.page_up", "preview.page_down"), "scroll the removed messages"),
             (("preview.cancel",), "close the preview; nothing changes"),
@@ -216,7 +216,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("compare.unfold",), "expand or collapse"),
             (
                 ("compare.jump", "compare.whole"),
-                "switch to the world line: up to before the selected message; to its end",
+                "switch to the world line: just before the selected message; at its end",
             ),
             (("compare.send",), "copy the message to the current world line"),
             (("compare.leave",), "close the comparison"),
@@ -259,7 +259,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "D-Mails and summaries",
         "dmail",
         (
-            (("dmail.draft",), "have the model write a first version"),
+            (("dmail.draft",), "let the model write a draft"),
             (("dmail.cancel",), "cancel the D-Mail"),
             (("summary.leave",), "close the summary"),
         ),
@@ -402,7 +402,7 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
             "run a shell command of your own, outside the sandbox; !! hides it from the agent",
         ),
         ("#", "add a line to AGENTS.md"),
-        (key_of("redraw", keys), "redraw the screen, for example after attaching a terminal"),
+        (key_of("redraw", keys), "redraw the screen, for example after tmux attach"),
         (key_of("history", keys), "search sent messages; again: the next match"),
         ("Ctrl+X Ctrl+E", "edit the prompt in your editor"),
         ("Esc, i", "vim: go to normal or to insert mode (setting prompt.vim)"),
@@ -521,7 +521,7 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
     mode, timeline = key_of("mode", keys), key_of("timeline", keys)
     rows = (
         ("y, a, n, e", "yes; yes for the session; no; no, with a reason"),
-        ("p", "yes, and do not ask again in this project; /permissions lists and revokes it"),
+        ("p", "yes, and do not ask again in this folder; /permissions lists and revokes it"),
         ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
         (
             "1 to 9, c, n, e",

@@ -399,7 +399,7 @@ def _around(choices: Sequence[str], chosen: str) -> str:
     place = choices.index(chosen) if chosen in choices else 0
     first = max(0, min(place - MOST_CHOICES // 2, len(choices) - MOST_CHOICES))
     shown = ", ".join(choices[first : first + MOST_CHOICES])
-    return f"{len(choices)}: {'… ' if first else ''}{shown}{' …' if first + MOST_CHOICES < len(choices) else ''}"
+    return f"{len(choices)} values: {'… ' if first else ''}{shown}{' …' if first + MOST_CHOICES < len(choices) else ''}"
 
 
 def _refusal(setting: Setting, text: str) -> str:

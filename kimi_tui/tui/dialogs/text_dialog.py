@@ -33,7 +33,7 @@ AROUND = 8
 
 
 KEY_REFUSED = (
-    "This text looks like an API key and was not accepted, as it would be stored and shown."
+    "This text looks like an API key and was not accepted, because it would be stored and shown."
 )
 
 
@@ -82,7 +82,7 @@ def dialog_keys(
     if drafting:
         return (("Esc", "stop the draft"),)
     # These words are short, and come before the keys of every editor: in a narrow terminal nothing else would mention them.
-    draft = (("Ctrl+L", "draft by model"),) if can_draft else ()
+    draft = (("Ctrl+L", "let the model draft"),) if can_draft else ()
     more = () if question.low or not line_break else ((line_break, "new line"),)
     return (("Enter", question.verb), *draft, *more, ("Esc", "cancel"))
 

@@ -173,7 +173,10 @@ class Summary(NamedTuple):
     @property
     def answers(self) -> tuple[tuple[str, str, str], ...]:
         """Keys, their effects in words, and the results of the screen for them."""
-        edit = (("e", "edit", "edit"), ("u", "undo the compaction; later messages stay", "undo"))
+        edit = (
+            ("e", "edit", "edit"),
+            ("u", "undo the compaction; later messages are kept", "undo"),
+        )
         rewind = (("r", "rewind to before the compaction", "rewind"),)
         return (*(edit if self.can_edit else ()), *(rewind if self.checkpoint_id else ()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -21,6 +21,7 @@ from kimi_tui.futures.values import FuturesPlan, NoFutures
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import reported
+from kimi_tui.tui.formatting import wrap_words
 from kimi_tui.tui.frame import Hint, hint_row
 from kimi_tui.tui.frame_rows import SHORT_BELOW, roomiest
 from kimi_tui.tui.futures.form import COUNTS, FieldName, FuturesForm, estimate_rows
@@ -37,6 +38,7 @@ from kimi_tui.tui.textual_patches.app import keymap_of
 
 if TYPE_CHECKING:
     from kimi_tui.futures.values import Estimate
+    from kimi_tui.tui.prompt.image_chips import ImageChips
 
 Estimating = Callable[[FuturesPlan], Awaitable["Estimate"]]
 """Computes what a plan costs; raises `NoFutures` for one that cannot be carried out."""
@@ -44,6 +46,8 @@ FRAME_CELLS = 8
 """Cells of the frame and its padding."""
 AROUND, AROUND_SHORT = 9, 4
 """Rows of the frame, the status and the keys, on a high and on a low screen."""
+_BESIDE = 16
+"""Cells of a row beside the text of a field: its label and paddings."""
 WAIT_S = 0.3
 """Seconds without a change after which the cost is computed again."""
 _LABELS: dict[FieldName, str] = {
@@ -64,9 +68,34 @@ _OF_PLAN: dict[str, FieldName] = {
     "caps": "limit",
 }
 """The field of the dialog for each part of a plan that may be wrong."""
-_CHECK = "Optional: a command that judges each, such as make test; exit code 0 passes"
-_CHECK_SHORT = "Optional: a command; exit code 0 passes"
+_CHECK = "Optional: a command that checks each, such as make test (exit code 0: passed)"
+_CHECK_SHORT = "Optional: a command (exit code 0: passed)"
+_CHECK_SHORTEST = "Optional: a command"
 _SAME, _EACH = "the same for all", "one for each"
+
+
+class ImageReader(Protocol):
+    """Reads pasted images for a field, and puts chips into its text; see `ImageInput`."""
+
+    def read_path(self, written: str, pasted: str) -> None:
+        """Replace a pasted path by chips if it is that of images."""
+        ...
+
+    def read_clipboard(self, written: str) -> None:
+        """Replace a placeholder by the content of the clipboard."""
+        ...
+
+    def reads_for(self, text: str) -> bool:
+        """Return whether images are being read."""
+        ...
+
+    async def settled(self, text: str) -> str:
+        """Wait until they are read."""
+        ...
+
+
+ReadImages = Callable[[Callable[[str, str], bool], Callable[..., object]], ImageReader]
+"""Makes a reader of images: of what replaces a piece of text in a field, and of what says that an image cannot be read."""
 
 
 class ChoiceField(PaintedRows, can_focus=True):
@@ -155,6 +184,7 @@ class FormArea(PromptArea):
         at: the index of its future.
         placeholder: what it shows while it is empty.
         masks_keys: whether API keys are masked.
+        images: the images behind chips; None in a field that takes none.
     """
 
     class Passed(Message):
@@ -165,9 +195,17 @@ class FormArea(PromptArea):
             self.step = step
 
     def __init__(
-        self, name: FieldName, at: int = 0, *, placeholder: str = "", masks_keys: bool = False
+        self,
+        name: FieldName,
+        at: int = 0,
+        *,
+        placeholder: str = "",
+        masks_keys: bool = False,
+        images: ImageChips | None = None,
     ) -> None:
-        super().__init__(placeholder=placeholder, is_answer=True, masks_keys=masks_keys)
+        super().__init__(
+            placeholder=placeholder, is_answer=True, masks_keys=masks_keys, images=images
+        )
         self.field: FieldName = name
         self.at = at
 
@@ -198,6 +236,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         title: the title in the frame.
         model: the name of the model in use.
         has_message: whether the checkpoint has a message, which is used where none is written.
+        images: the images behind chips in messages; None if messages take none. `reads` makes what reads pasted ones.
     """
 
     IS_EXPECTED = True
@@ -221,6 +260,8 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         title: str,
         model: str = "",
         has_message: bool = True,
+        images: ImageChips | None = None,
+        reads: ReadImages | None = None,
     ) -> None:
         super().__init__()
         self._form = form
@@ -237,7 +278,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         for name in ("count", "same-message"):
             self._fields[name, 0] = ChoiceField(name)
         for at in most:
-            self._fields["message", at] = FormArea("message", at, placeholder=empty)
+            self._fields["message", at] = FormArea("message", at, placeholder=empty, images=images)
         self._fields["same-model", 0] = ChoiceField("same-model")
         for at in most:
             self._fields["model", at] = ChoiceField("model", at)
@@ -246,10 +287,12 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._fields["limit", 0] = FormArea("limit")
         self._rows: dict[tuple[FieldName, int], Horizontal] = {}
         self._labels: dict[tuple[FieldName, int], Words] = {}
+        self._said = ""
         self._cost = Words(widget_id="cost")
         self._status = Words(widget_id="outcome")
         self._keys = Words()
         self._scroll = VerticalScroll(id="futures-form", can_focus=False)
+        self._images = None if reads is None else reads(self._exchange, self._tell)
         self._computed: object = None
         """What the cost on the screen was computed for; None while there is none."""
 
@@ -277,7 +320,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._area("limit").put(form.limit)
         self._show()
         self._name_keys()
-        self._cost.show(plain("The cost is being computed.", "quiet"))
+        self._cost.show(plain("Estimating the cost…", "quiet"))
         self._area("message").focus()
         # Textual would not see that its rows are more than those of the first layout if they came before that.
         self.call_after_refresh(self._compute_soon, 0.0)
@@ -287,16 +330,24 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         height = app_of(self).size.height
         is_short = height < SHORT_BELOW
         self.set_class(is_short, "-short")
-        self._scroll.styles.max_height = max(4, height - (AROUND_SHORT if is_short else AROUND))
-        self._area("check").placeholder = (
-            _CHECK if self._width > cells(_CHECK) + 16 else _CHECK_SHORT
+        self._fit()
+        checks = (_CHECK, _CHECK_SHORT, _CHECK_SHORTEST)
+        self._area("check").placeholder = next(
+            (one for one in checks if self._width > cells(one) + _BESIDE), _CHECK_SHORTEST
         )
         limit = f"Optional, for each: 200k (tokens), {self._form.currency}0.50, 10 min or 20 steps"
         self._area("limit").placeholder = (
-            limit if self._width > cells(limit) + 16 else "Optional: 200k tokens, 10 min"
+            limit if self._width > cells(limit) + _BESIDE else "Optional: 200k tokens, 10 min"
         )
         self._name_keys()
         self.call_after_refresh(self._name_keys)  # what scrolls is known then
+
+    def _fit(self) -> None:
+        """Leave the rows to the fields that the status and the keys do not need."""
+        height = app_of(self).size.height
+        around = AROUND_SHORT if height < SHORT_BELOW else AROUND
+        said = wrap_words(self._said, max(10, self._width))
+        self._scroll.styles.max_height = max(4, height - around - max(0, min(3, len(said)) - 1))
 
     @property
     def _width(self) -> int:
@@ -362,7 +413,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             self._changed()
         else:
             self._say(
-                f"{event.digit} is not possible. Choose {COUNTS[0]} to {COUNTS[-1]} futures.",
+                f"The number of futures must be from {COUNTS[0]} to {COUNTS[-1]}, not {event.digit}.",
                 "warn",
             )
 
@@ -380,9 +431,10 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         else:
             form.limit = area.text
         self._say("")
-        if area.field != "message":
-            if had_check != bool(form.check.strip()):
-                self._show()
+        if had_check != bool(form.check.strip()):
+            self._show()
+        # The cost does not depend on the words of a message, but without one there is none.
+        if area.field != "message" or self._computed is None:
             self._compute_soon()
 
     def _changed(self) -> None:
@@ -433,6 +485,12 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
 
     # --- cost
 
+    def compute_again(self) -> None:
+        """Compute the cost anew: the agent has stopped working, or began to."""
+        if self.is_mounted:
+            self._say("")
+            self._compute_soon()
+
     def _compute_soon(self, wait_s: float = WAIT_S) -> None:
         """Compute the cost once nothing has changed for so many seconds."""
         self._computed = None
@@ -471,7 +529,29 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             self._fields[key].focus()
 
     def _say(self, words: str, style: str = "quiet") -> None:
-        self._status.show(*([plain(clean(words), style)] if words else []))
+        self._said = clean(words)
+        self._status.show(*([plain(self._said, style)] if words else []))
+        self._fit()
+
+    # --- images
+
+    @on(PromptArea.PathPasted)
+    def _path_pasted(self, event: PromptArea.PathPasted) -> None:
+        event.stop()
+        if self._images is not None:
+            self._images.read_path(event.written, event.pasted)
+
+    @on(PromptArea.ClipboardPressed)
+    def _clipboard_pressed(self, event: PromptArea.ClipboardPressed) -> None:
+        event.stop()
+        if self._images is not None:
+            self._images.read_clipboard(event.written)
+
+    def _exchange(self, written: str, text: str) -> bool:
+        return any(self._area("message", at).exchange(written, text) for at in range(COUNTS[-1]))
+
+    def _tell(self, words: str, *, level: str = "") -> None:
+        self._say(words, "warn" if level else "quiet")
 
     # --- start
 
@@ -495,13 +575,17 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         form = self._form
         if words_of_keys("\n".join([form.check, form.limit])):
             self._say(
-                "This text looks like an API key and was not accepted, as it would be stored and shown.",
+                "This text looks like an API key and was not accepted, because it would be stored and shown.",
                 "error",
             )
             return
         self.run_worker(reported(self, self._start_checked), group="start", exclusive=True)
 
     async def _start_checked(self) -> None:
+        if self._images is not None and self._images.reads_for(""):
+            await self._images.settled("")
+            for at in range(COUNTS[-1]):
+                self._form.messages[at] = self._area("message", at).text
         try:
             plan = self._form.plan()
             found = await self._estimate(plan)

@@ -152,8 +152,8 @@ def estimate_rows(found: Estimate, plan: FuturesPlan, currency: str) -> list[Lin
     """Return what the dialog says before the start: the cost, then what is shared, copied and not isolated."""
     rows = [_strong(_first_cost(found, currency)), _quiet(_most_cost(found, plan, currency))]
     if found.at_once < len(found.futures):
-        at_once = "one" if found.at_once == 1 else str(found.at_once)
-        rows.append(_quiet(f"The server works on {at_once} futures at a time; the others wait."))
+        at_once = "one future" if found.at_once == 1 else f"{found.at_once} futures"
+        rows.append(_quiet(f"The server works on {at_once} at a time; the others wait."))
     if found.tier_words:
         rows.append(_quiet(found.tier_words))
     if found.shared:
@@ -206,8 +206,8 @@ def _most_cost(found: Estimate, plan: FuturesPlan, currency: str) -> str:
     if parts:
         return f"All futures together use at most {' or '.join(parts)}.{each}"
     if others:
-        return f"The cost has no limit.{each}"
-    return "The cost has no limit: each future works until it is done."
+        return f"There is no cost limit.{each}"
+    return "There is no limit: each future works until it is done."
 
 
 def _named(paths: Sequence[str]) -> str:

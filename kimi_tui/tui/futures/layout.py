@@ -130,27 +130,30 @@ def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> li
     """Return what is to be known of one future, in at most `rows` rows: why it failed, its own check, its last words."""
     found: list[list[Span]] = []
     if one.state == "asking":
-        found += _wrapped(
-            "It waits for your answer. Press Esc to go to the question.", "warn", width, 2
-        )
+        asks = "It is waiting for your answer. Press Esc to go to the question."
+        found += _wrapped(asks, "warn", width, min(2, rows), glyphs)
     if one.why and one.state in ("failed", "waiting", "stopped", "preparing"):
         style = "error" if one.state == "failed" else "quiet"
-        found += _wrapped(one_line(one.why), style, width, 2)
+        found += _wrapped(one_line(one.why), style, width, min(2, rows - len(found)), glyphs)
     if one.own_check:
         files = some_of([shown_name(path) for path in one.own_check], _MOST_NAMED)
         judging = "files that its check depends on" if one.check else "tests or their settings"
-        found += _wrapped(f"It changed {judging}: {files}", "warn", width, 2)
+        room = min(2, rows - len(found))
+        found += _wrapped(f"It changed {judging}: {files}", "warn", width, room, glyphs)
     if one.check == "failed" and (last := _last_line(one.check_output)):
         found.append([Span("Check: ", "quiet"), Span(formatting.cut(last, width - 7, glyphs.cut))])
     if one.last_words:
-        found += _wrapped(one_line(one.last_words), "quiet", width, max(1, rows - len(found)))
+        found += _wrapped(one_line(one.last_words), "quiet", width, rows - len(found), glyphs)
     return [[Span("  "), *row] for row in found[:rows]]
 
 
-def _wrapped(text: str, style: str, width: int, rows: int) -> list[list[Span]]:
+def _wrapped(text: str, style: str, width: int, rows: int, glyphs: Glyphs) -> list[list[Span]]:
+    if rows <= 0:
+        return []
     lines = formatting.wrap_words(text, max(10, width))
     if len(lines) > rows:
-        lines = [*lines[: rows - 1], formatting.cut(" ".join(lines[rows - 1 :]), width)]
+        rest = " ".join(lines[rows - 1 :])
+        lines = [*lines[: rows - 1], formatting.cut(rest, width, glyphs.cut)]
     return [[Span(line, style)] for line in lines]
 
 

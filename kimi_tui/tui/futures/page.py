@@ -244,7 +244,9 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         elif group.has_check:
             first = ranked(group.futures)[0]
             if first.check == "passed":
-                words += f"; future {first.number} ranks first by check, size of the diff and cost"
+                words += (
+                    f"; future {first.number} ranks first (check, unchanged tests, smallest diff)"
+                )
         room = width - 6 - sum(len(span.text) for span in left)
         if len(words) > room:
             words = group.words if len(group.words) <= room else ""

@@ -379,8 +379,8 @@ class ConversationController:
     def values(self) -> Values:
         """The known models and thinking settings; of an external agent its models and modes."""
         if self.soul is not None and "model" not in self.state.parts:
-            modes, models = self.soul.agent_values
-            return Values(models, modes=tuple((name, "") for name in modes))
+            modes, models, thinking = self.soul.agent_values
+            return Values(models, thinking, modes=tuple((name, "") for name in modes))
         models = self.launch.config.models
         known = {model.model for model in models.values()}
         listed = (name for name in self._listed if name not in known and name not in models)
@@ -554,6 +554,24 @@ class ConversationController:
             advice="Paste it again, or delete it from the message.",
         )
         return None
+
+    async def store_images(self, text: str) -> tuple[ImageBlock, ...] | None:
+        """Store the images of the chips in a text in the session, and return them; None if one is missing, after a notice about it.
+
+        Raises:
+            StorageTrouble: the disk refused.
+        """
+        if not in_text(text):
+            return ()
+        images = await self._images_of(text)
+        if images is None:
+            return None
+        from kimi_tui.tool_cards import ImageBlock
+
+        store = (await self.opened()).session.images
+        for image in images:
+            await asyncio.to_thread(store.put, image)
+        return tuple(map(ImageBlock.of, images))
 
     async def _stored_image(self, facts: ImageBlock) -> Image | None:
         soul = await self.opened(quietly=True)

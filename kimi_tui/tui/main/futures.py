@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kimi_tui.projection.session_model import SessionModel
     from kimi_tui.projection.session_state import SessionState
     from kimi_tui.soul.rewind_values import Target
+    from kimi_tui.tui.futures.dialog import FuturesDialog
     from kimi_tui.tui.futures.page import FuturesPage, FuturesShown
     from kimi_tui.tui.futures.view import FutureView
     from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, FutureChanged
@@ -84,6 +85,8 @@ class FuturesController:
         """The ids of the requests in the queue, oldest first."""
         self._answered: set[str] = set()
         """The ids of requests of futures that were answered, but whose future has not said so yet."""
+        self.dialog: FuturesDialog | None = None
+        """The question how futures are to begin at the end of the conversation, while it is asked."""
         self._page: FuturesPage | None = None
         self._followed: dict[str, _Followed] = {}
         """The messages of futures while the page is open, by key."""

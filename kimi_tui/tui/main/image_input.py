@@ -1,4 +1,4 @@
-"""Reads images for the prompt, from pasted paths, files chosen behind `@` and the clipboard, and puts chips into its text.
+"""Reads images for the prompt and other fields, from pasted paths, files chosen behind `@` and the clipboard, and puts chips into its text.
 
 Reading takes a while. Until then the path or a placeholder is in the field; the chip replaces it, and a message that is sent
 meanwhile waits for the chip. This module is imported with the first image.
@@ -40,14 +40,23 @@ _WINDOWS = re.compile(r"([A-Za-z]):[\\/](.*)")
 
 
 class ImageInput:
-    """Reads images for the prompt: from pasted paths, files and the clipboard.
+    """Reads images for a field: from pasted paths, files and the clipboard.
 
     Args:
-        bench: the workbench with the prompt.
+        bench: the workbench.
+        exchange: replaces a piece of the text in the field, and returns whether it was there; None for the prompt.
+        tell: says what cannot be read, called as `Workbench.tell`; None for that.
     """
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        exchange: Callable[[str, str], bool] | None = None,
+        tell: Callable[..., object] | None = None,
+    ) -> None:
         self._bench = bench
+        self._put = exchange or bench.prompt.area.exchange
+        self._tell = tell or bench.tell
         self._chips = bench.images
         self._reading: set[asyncio.Task[None]] = set()
         self._order = asyncio.Lock()
@@ -104,7 +113,7 @@ class ImageInput:
             # Text that was copied in the program itself is known without a clipboard program.
             text = clean_pasted(app_of(bench.screen).clipboard)
             if not text:
-                bench.tell(clipping.trouble)
+                self._tell(clipping.trouble)
         self._exchange(written, text)
         if clipping.text and may_be_path(text):
             self.read_path(text, text)
@@ -113,15 +122,13 @@ class ImageInput:
         try:
             return await asyncio.to_thread(make)
         except ImageRefused as error:
-            self._bench.tell(str(error), level="warning")
+            self._tell(str(error), level="warning")
         except OSError as error:
-            self._bench.tell(
-                f"The image cannot be read: {error.strerror or error}.", level="warning"
-            )
+            self._tell(f"The image cannot be read: {error.strerror or error}.", level="warning")
         return ()
 
     def _exchange(self, written: str, text: str) -> None:
-        if not self._bench.prompt.area.exchange(written, text):
+        if not self._put(written, text):
             self._late.append((written, text))
 
     async def settled(self, text: str) -> str:

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 
-from kimi_tui.agent_parts import MODE_TITLES, missing_words
+from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.display_names import CHIP_START
@@ -463,7 +463,8 @@ class MainScreen(Screen[None]):
         if name not in self.commands:
             # Its key is pressed, and the agent lacks what it needs.
             if (needs := COMMANDS[name].needs) is not None:
-                self.bench.tell(missing_words(needs))
+                said, advice = external_agents.lacking(self.parts, name, needs)
+                self.bench.tell(said, advice=advice)
             return None
         command = self.commands[name]
         if command.needs_argument and not argument:
@@ -539,6 +540,8 @@ class MainScreen(Screen[None]):
             self.transcript.facts = None
         if new.running != old.running:
             self._follow_prompt()
+            if self.futures.dialog is not None:
+                self.futures.dialog.compute_again()
         self.viewer.tell_news()
         self.futures.tell_news()
         self.subagents.tell_news()
@@ -568,7 +571,7 @@ class MainScreen(Screen[None]):
                 for state in (new, old)
             )
             if n_asked > n_asked_before:
-                window_status.alert(f"{folder}: the agent waits for your answer", asking=True)
+                window_status.alert(f"{folder}: the agent is waiting for your answer", asking=True)
             elif self._have_futures_ended(old, new):
                 window_status.alert(f"{folder}: the futures have ended", asking=False)
             elif old.running and not new.running:
@@ -694,7 +697,8 @@ class MainScreen(Screen[None]):
         ):
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"{send} was pressed too early.", advice=f"Press {send} again to continue."
+                f"{send} was ignored, because it was pressed too early.",
+                advice=f"Press {send} again to let the agent continue.",
             )
         elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:
             self._stake_told = undone
@@ -783,6 +787,13 @@ class MainScreen(Screen[None]):
         from kimi_tui.tui.main.commands.peer_commands import ELSEWHERE
 
         self._keep_unknown(text)
+        send = key_of("send", self.bench.keys)
+        of_ours = COMMANDS.parse(f"/{parsed.unknown}").command
+        if of_ours is not None and of_ours.needs is not None:
+            said, instead = external_agents.lacking(self.parts, of_ours.name, of_ours.needs)
+            advice = f"{instead} {send} again sends the text to the agent.".lstrip()
+            self.bench.tell(said, advice=advice)
+            return
         said = f'"/{parsed.unknown}" is not a command.'
         if answer := ELSEWHERE.get(parsed.unknown):
             said = f"{said} {answer}"
@@ -793,7 +804,6 @@ class MainScreen(Screen[None]):
         else:
             key = key_of("commands", self.bench.keys)
             said = f"{said} {key or '/commands'} lists all commands."
-        send = key_of("send", self.bench.keys)
         self.bench.tell(said, advice=f"{send} again sends the text as a message.")
 
     def _keep_unknown(self, text: str) -> None:

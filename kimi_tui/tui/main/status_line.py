@@ -1,7 +1,7 @@
 """`StatusLine`: the facts that the user chose for the row below the prompt, and the first line that a command of theirs prints.
 
 The command is called as Claude Code calls one: with the facts as JSON on its standard input, after events and at most about
-three times a second, never by the clock. It runs without a sandbox, as the user's own program, but gets no keys in its
+three times a second; by the clock only if the user set an interval. It runs without a sandbox, as the user's own program, but gets no keys in its
 environment. Its output is foreign text: bounded, one line, and without any sequence but those for colours. The module is
 imported only if there is such a row.
 """
@@ -247,8 +247,8 @@ def run_command(
         return _said(f"The status line command could not be started: {reason}.")
     if code:
         if code < 0:
-            return _said(f"The status line command was ended by signal {-code}.")
-        return _said(f"The status line command ended with exit code {code}.")
+            return _said(f"The status line command was killed by signal {-code}.")
+        return _said(f"The status line command failed (exit code {code}).")
     lines = data.decode("utf-8", "replace").split("\n")
     return ansi_spans(next((line for line in lines if line.strip()), ""))
 
@@ -290,6 +290,8 @@ class StatusLine:
         self._newest: StatusFacts | None = None
         """The facts that the command has not been run for."""
         self._clock: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | None = None
+        """Runs the command again at the end of the interval."""
         self._looking: asyncio.TimerHandle | None = None
         self._looked_at = self._began - EVERY_S
 
@@ -298,6 +300,7 @@ class StatusLine:
         if config.command != self._config.command:
             self._given, self._printed = None, []
         self._config = config
+        self._wait_again()
         self._look()
 
     def apply(self, records: Sequence[EventRecord]) -> None:
@@ -329,7 +332,7 @@ class StatusLine:
     def stop(self) -> None:
         """End the command if it runs, and the timers."""
         self._stop.set()
-        for timer in (self._looking, self._clock):
+        for timer in (self._looking, self._clock, self._again):
             if timer is not None:
                 timer.cancel()
 
@@ -347,6 +350,22 @@ class StatusLine:
         if "time" in self._config.items and self._clock is None:
             self._clock = self._bench.tasks.call_later(60 - time.time() % 60, self._minute)
 
+    def _wait_again(self) -> None:
+        """Have the command run again after the interval, if there is one; each run begins it anew."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._config.refresh_interval and self._config.command and not self._stop.is_set():
+            self._again = self._bench.tasks.call_later(
+                self._config.refresh_interval, self._run_again
+            )
+
+    def _run_again(self) -> None:
+        self._again, self._given = None, None
+        self.changed()
+        # A run that is skipped, because the one before has not ended, must not end the interval.
+        self._wait_again()
+
     def _minute(self) -> None:
         self._clock = None
         self.changed()
@@ -359,6 +378,7 @@ class StatusLine:
             if not command or self._given == (known := _without_durations(given)):
                 continue
             self._given = known
+            self._wait_again()
             printed = await asyncio.to_thread(
                 run_command,
                 command,

@@ -21,7 +21,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.agent_parts import PARTS
-from kimi_tui.app_paths import data_dir, log_file, short
+from kimi_tui.app_paths import data_dir, log_words
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.first_page import first_hints
@@ -304,9 +304,7 @@ class Workbench:
                 words = str(error)
             case _:
                 log.error("operation failed", exc_info=error)
-                words = (
-                    f"The command failed. The reason is in {short(log_file())}. Nothing was lost."
-                )
+                words = f"The command failed. Nothing was lost. {log_words()}"
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:

@@ -239,9 +239,9 @@ async def save(launch: Launch, choice: ModelChoice) -> Launch:
         config = await asyncio.to_thread(save_choice, launch.config_path, choice)
         await asyncio.to_thread(keep_folder_model, launch.work_dir, None)
     except ConfigError as error:
-        notices = (*notices, f"{error}. This session uses the model, the next one does not.")
+        notices = (*notices, f"{error}. The model is used for this session only.")
     except OSError as error:
-        words = f"The choice could not be saved: {why_not_saved(error)}. This session uses the model, the next one does not."
+        words = f"The choice could not be saved: {why_not_saved(error)}. The model is used for this session only."
         notices = (*notices, words)
     choice = choice._replace(headers=stored_headers(config, choice.base_url))
     return launch._replace(choice=choice, config=config, notices=notices)

@@ -529,7 +529,7 @@ class LocalScreen(AskingScreen[Launch | None]):
             self._words.show()
         elif self._servers:
             names = ", ".join(server.name for server in self._servers)
-            words = f"{names} answers but has no model to chat with. Load one and press Ctrl+R."
+            words = f"{names}: running, but no chat model is loaded. Load one and press Ctrl+R."
             self._words.show(plain(clean(words)))
         else:
             self._words.show(plain(NONE_FOUND), plain(HOW_TO_GO_ON, "quiet"))
@@ -703,7 +703,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         # The note shows the facts completely that a narrow list shortens.
         facts = option.facts if (option := self._option) is not None else ()
         whole = f" {glyphs.pending} ".join(filter(None, facts))
-        row: list[Span] = [Span("Thinking", "quiet")] if steps else []
+        row: list[Span] = [Span("Reasoning", "quiet")] if steps else []
         for word in steps:
             is_set = word == now
             shown = f"[{word or 'default'}]" if is_set else f" {word or 'default'} "

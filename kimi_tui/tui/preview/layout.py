@@ -211,7 +211,7 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
     if len(named) >= room:
         # Not every file can be named here, but their number must be shown.
         said = f"  {formatting.counted(len(state.rows), 'file')} {what}"
-        said += f", {len(named)} also outside kimi-tui" if named else ""
+        said += f", {len(named)} also changed outside kimi-tui" if named else ""
         counted, named = state.rows, []
     rows = named
     notes = _notes(state.files, width, glyphs)
@@ -473,7 +473,7 @@ FUTURES = PreviewAction(
     "x", "futures", "Try several ways from here", "beside this conversation", verb="ask", group=1
 )
 """Starts futures: continuations that run beside the current conversation."""
-WHOLE = PreviewAction("e", "whole", "Preview the world line's end", verb="preview", group=1)
+WHOLE = PreviewAction("e", "whole", "Preview a switch to its last step", verb="preview", group=1)
 """Previews the end of a world line in place of one of its checkpoints."""
 COPY = PreviewAction("y", "copy", "Copy up to here as Markdown", verb="copy", group=1)
 UNDO = PreviewAction("u", "undo", "Undo", verb="undo")

@@ -604,13 +604,13 @@ class PromptArea(PatchedTextArea):
 
         event.prevent_default()
         event.stop()
-        if not event.text and not self._is_answer:
+        if not event.text and self.images is not None:
             # Some terminals send an empty paste for an image in the clipboard.
             self.action_paste_clipboard()
             return
         text = clean_pasted(event.text)
         self._key_mask.pasted(text)
-        if not self._is_answer and may_be_path(event.text):
+        if self.images is not None and may_be_path(event.text):
             self.post_message(self.PathPasted(text, event.text))
         if min(self.selection) == (0, 0):
             self._pasted_head, self._pasted_at = text, event.time
@@ -787,7 +787,7 @@ class PromptArea(PatchedTextArea):
 
     def action_paste_clipboard(self) -> None:
         """Paste the clipboard of the desktop."""
-        if not self._is_answer:
+        if self.images is not None:
             # The placeholder is inserted at once, so that later keys, even Enter, come after it.
             written, number = READING, 1
             while written in self._clippings:

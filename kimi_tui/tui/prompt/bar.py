@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BEAT_S = 0.25
 WIDE_FROM = 76
 CLOCK_ROOM = 25
-WAITING_ROOM = 35
+WAITING_ROOM = 38
 """Cells of the first row kept free for the clock and the words beside it."""
 STEER_WORDS = (
     "Type to steer the agent before its next step",
@@ -213,11 +213,11 @@ class PromptBar(PaintedRows):
         is_wide = self.size.width >= WIDE_FROM
         if 0 <= state.prompt_read < 1:
             share = int(100 * state.prompt_read)
-            return f"reading the request {share} %" if is_wide else f"request read {share} %"
+            return f"processing the prompt {share}%" if is_wide else f"prompt {share}%"
         waited_s = now - state.asked_at
         if not state.asked_at or waited_s < SHOWN_AFTER_S:
             return ""
-        what = "waiting for the first token" if is_wide else "waits for first token"
+        what = "waiting for the first token" if is_wide else "waiting for first token"
         return f"{what} {clock(waited_s)}"
 
     def _show_activity(self) -> None:
@@ -269,9 +269,9 @@ class PromptBar(PaintedRows):
         parts = [Span(self._spinner(), "accent"), Span(" ")]
         waits = state.retry_until > now
         if waits:
-            parts.append(Span(f"retry in {state.retry_until - now:.0f} s   ", "quiet"))
+            parts.append(Span(f"retrying in {state.retry_until - now:.0f} s   ", "quiet"))
         elif state.approvals:
-            parts.append(Span("waits for your answer   ", "quiet"))
+            parts.append(Span("waiting for your answer   ", "quiet"))
         elif words := self._waiting_words(now):
             parts.append(Span(f"{words}   ", "quiet"))
         if state.running:

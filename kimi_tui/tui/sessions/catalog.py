@@ -23,6 +23,10 @@ PREVIEWED = 12
 """The number of messages in a preview."""
 
 
+AGENT_CHARS = 24
+"""Characters of the name of an external agent that are shown."""
+
+
 @dataclass(eq=False)
 class SessionRow:
     """A session as the sessions screen lists it.
@@ -39,6 +43,7 @@ class SessionRow:
         forked_from: the id of the session that it is a fork of; empty for none.
         archived: whether it is archived.
         held: the process that has it open; empty for none.
+        external_agent: the title of the external agent that does its turns; empty for our own agent.
         agent: the other agent whose session it is, not imported yet; empty for one of ours.
         words: the user's messages, for the search; None until they were read.
     """
@@ -54,13 +59,14 @@ class SessionRow:
     forked_from: str = ""
     archived: bool = False
     held: str = ""
+    external_agent: str = ""
     agent: str = ""
     words: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
-        """The title and folder in lower case, for the search."""
-        return f"{self.title}\n{self.place}".casefold()
+        """The title, folder and external agent in lower case, for the search."""
+        return f"{self.title}\n{self.place}\n{self.external_agent}".casefold()
 
 
 class SessionCatalog:
@@ -126,8 +132,18 @@ class SessionCatalog:
             facts=", ".join(facts),
             forked_from=one_line(info.forked_from),
             archived=info.archived,
+            external_agent=self._title_of(info.external_agent),
             held="" if info.id == self._own_id else holder_of(folder) or "",
         )
+
+    @staticmethod
+    def _title_of(external_agent: str) -> str:
+        """Return the title of an external agent; empty for none."""
+        if not external_agent:
+            return ""
+        from kimi_tui.external.agents import title_of
+
+        return one_line(title_of(external_agent))[:AGENT_CHARS]
 
     def _gone_words(self, work_dir: str) -> str:
         match self._former.get(work_dir):

@@ -121,7 +121,8 @@ class SessionRowModel(RowModel):
             sign, style = glyphs.turn, "accent"
         elif row.forked_from:
             sign = glyphs.fork
-        note = "   open elsewhere" if row.held else "   archived" if row.archived else ""
+        state = "open elsewhere" if row.held else "archived" if row.archived else ""
+        note = "".join(f"   {words}" for words in (row.external_agent, state) if words)
         facts = self._facts(look, row.age, row.messages, row.place)
         room = max(4, look.width - 4 - cell_len(facts) - cell_len(note))
         title = cut(row.title, room, glyphs.cut)
@@ -242,6 +243,8 @@ class SessionPreview(PaintedRows):
         if row is None:
             return ()
         facts = [row.facts, row.place]
+        if row.external_agent:
+            facts.insert(0, f"agent: {row.external_agent}")
         if row.forked_from:
             facts.append(f"fork of {row.forked_from[:8]}")
         if row.held:

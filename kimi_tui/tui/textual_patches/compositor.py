@@ -133,7 +133,7 @@ class RowCompositor(Compositor):
             columns = [x for x, next_x in pairwise(cuts[y]) if x < end and next_x > start]
             missing.setdefault(y, set()).update(columns)
         # The topmost widget comes first.
-        for widget, (region, clip) in self.visible_widgets.items():
+        for widget, (region, clip) in self._drawable():
             seen = region.intersection(clip)
             left, right = seen.column_span
             rows = [
@@ -156,13 +156,23 @@ class RowCompositor(Compositor):
                         del missing[y]
         return parts
 
+    def _drawable(self) -> Iterator[tuple[Widget, tuple[Region, Region]]]:
+        """Yield the visible widgets with their regions and clips, topmost first, without those that have been removed.
+
+        The children of a widget that is being removed, its scrollbars among them, leave the tree before the widget itself and
+        before the next layout. A frame in between would have them render themselves without a parent.
+        """
+        for widget, place in self.visible_widgets.items():
+            if widget is self.root or widget.has_parent:
+                yield widget, place
+
     def _get_renders(
         self, crop: Region | None = None
     ) -> Iterable[tuple[Region, Region, list[Strip]]]:
         """Yield the rows of each widget for a full frame, front to back, without those that widgets in front cover."""
         covered = [0] * self.size.height
         """A bit for each cell of each row of the screen."""
-        for widget, (region, clip) in self.visible_widgets.items():
+        for widget, (region, clip) in self._drawable():
             seen = region.intersection(clip)
             cells = ((1 << seen.width) - 1) << seen.x
             for rows in runs([y for y in seen.line_range if cells & ~covered[y]]):

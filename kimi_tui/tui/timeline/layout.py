@@ -794,7 +794,7 @@ def checkpoint_details(
     first: list[Span] = [Span(f"{_local(checkpoint.at):%H:%M:%S}", "ink")]
     if said >= 0:
         words = (
-            "Kept when the D-Mail was sent"
+            "Your message, kept by the D-Mail"
             if said < checkpoint.n_carried
             else "Sent while the agent worked"
         )

@@ -55,7 +55,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
             f"{branch[:2]}{glyphs.running} 1",
             "future 1: another continuation from this checkpoint, running",
         ),
-        (f"{glyphs.pending} {glyphs.caution}", "a future that waits for its turn; that asks you"),
+        (f"{glyphs.pending} {glyphs.caution}", "a queued future; one that is waiting for you"),
         (
             f"{glyphs.done} {glyphs.failed} {glyphs.stopped}",
             "a future that is done; that failed or failed its check; that you stopped",
@@ -89,16 +89,16 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.files}3", "3 files changed in the step"),
         ("+11 steps", "11 collapsed steps; Space expands them"),
         ("1 18.4k", "on a future: tokens of all its calls so far"),
-        ("rewind 5 min", "on a world line: it was left by a rewind, 5 minutes ago"),
+        ("rewind 5 min", "on a world line: a rewind created it 5 minutes ago"),
     )
 
 
 def _curve(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
     low, middle, high = glyphs.levels[1], glyphs.levels[4], glyphs.levels[-1]
     return (
-        (f"{low}{middle}{high}", "tokens in the context, checkpoint by checkpoint, on one scale"),
+        (f"{low}{middle}{high}", "tokens in the context at each checkpoint"),
         (glyphs.freed * 3, "the size at which the context is compacted, or its limit"),
-        (f"{glyphs.up} 262k", "the limit in tokens, when it is above the curve"),
+        (f"{glyphs.up} 262k", "the limit in tokens, when its line is outside the chart"),
         (
             f"{glyphs.dmail} {glyphs.compaction} {glyphs.turn}",
             "below the curve: a D-Mail, a compaction, now",
@@ -122,7 +122,7 @@ def _gauge(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.compaction} in ~9 steps", "compaction is expected in about 9 steps"),
         (f"{glyphs.compaction} at 212k", "compaction happens at 212k tokens"),
         ("+1.2k", "tokens that the text in the prompt will add"),
-        ("snapshot: 40%", "the first file snapshot has 40% of the work folder so far"),
+        ("snapshot: 40%", "the first file snapshot is 40% done"),
         (
             freed,
             f"tokens freed by a D-Mail; {glyphs.lost} by a rewind, {glyphs.compaction} by a compaction",

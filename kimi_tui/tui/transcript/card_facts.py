@@ -59,7 +59,7 @@ def facts_of(block: ToolBlock, currency: str = "$") -> list[CardFact]:
     out: list[CardFact] = []
     failed = block.state == "failed"
     if block.state == "waiting":
-        out.append(CardFact((Span("waits for your answer", "accent"),), 0))
+        out.append(CardFact((Span("waiting for your answer", "accent"),), 0))
     elif block.state == "rejected":
         out.append(CardFact((Span("you said no", "ink"),), 0))
     elif block.state == "stopped":

@@ -61,7 +61,7 @@ async def test_a_letter_is_changed_before_it_is_sent(
     async with ChatServer() as server, desk(home, server.base_url, config=REVIEWED) as one:
         await a_letter(one, server)
         await asked(one)
-        await one.sees("waits for your answer")
+        await one.sees("waiting for your answer")
         # As before a rewind, its cost is shown in words, on the gauge and in the chat.
         shown = await one.sees("Removes 2 steps, 4 messages; frees ~")
         assert "now at #2; files unchanged; /undo reverses it" in shown

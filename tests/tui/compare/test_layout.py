@@ -77,7 +77,7 @@ def test_a_side_without_a_message_says_why_it_is_blank() -> None:
     (row,) = texts(one)
     assert row[0].startswith("× Shell ls")
     assert row[0].endswith("#7")
-    assert row[1] == "This branch ends here."
+    assert row[1] == "This world line ends here."
 
 
 def test_a_folded_call_has_its_title_and_an_unfolded_one_the_rows_of_the_chat() -> None:
@@ -241,7 +241,7 @@ def test_each_side_of_the_files_has_a_column() -> None:
         ["new.py", "same as at #3", "new  +14"],
     ]
     ends = [
-        "same as at #3", "new  +14", "changed outside kimi-tui", "also outside kimi-tui  +2", "same as on world line 2",
+        "same as at #3", "new  +14", "changed outside kimi-tui", "also changed outside kimi-tui  +2", "same as on world line 2",
         "permissions",
     ]  # fmt: skip
     for row, end in zip(words(rows), ends, strict=False):
@@ -282,7 +282,7 @@ def test_where_there_are_no_files_a_sentence_says_so() -> None:
         "    It is unknown."
     ]
     (row,) = words(table(Divergence()).rows(frozenset()))
-    assert row.strip() == "Neither branch has changed a file since they diverged."
+    assert row.strip() == "Neither world line has changed a file since they diverged."
     assert "now" not in str(table(Divergence()).head())
 
 

@@ -77,7 +77,7 @@ async def test_keys_choose_how_many_and_each_gets_its_message_and_model() -> Non
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("up", "right", "up", "7")
         await pilot.pause()
-        assert "7 is not possible. Choose 2 to 4 futures." in app.text()
+        assert "The number of futures must be from 2 to 4, not 7." in app.text()
         await pilot.press("2", "left", "left", "tab", "tab", "down", "d", "o", "down", "right")
         await pilot.press("down", "down", "right", "shift+tab")
         await app.workers.wait_for_complete()

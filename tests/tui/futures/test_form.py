@@ -92,5 +92,5 @@ def test_without_prices_and_limits_that_is_said() -> None:
     rows = words(cold, plan)
     assert rows[:2] == [
         "The first requests send the conversation so far, 20 tokens.",
-        "The cost has no limit: each future works until it is done.",
+        "There is no limit: each future works until it is done.",
     ]

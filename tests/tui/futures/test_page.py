@@ -122,7 +122,7 @@ async def test_it_shows_facts_messages_and_files_side_by_side() -> None:
         await pilot.pause()
         text = app.text()
         assert (
-            "2 of 3 passed the check; future 1 ranks first by check, size of the diff and cost"
+            "2 of 3 passed the check; future 1 ranks first (check, unchanged tests, smallest diff)"
             in text
         )
         for words in (

@@ -67,7 +67,7 @@ async def test_they_grow_on_the_timeline_while_the_conversation_goes_on(
 ) -> None:
     async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
         await one.say("/futures 9")
-        await one.sees('"9" is not possible. Choose 2 to 4 futures.')
+        await one.sees("The number of futures must be from 2 to 4, not 9.")
         one.screen.prompt.area.take()
         await started(one, fake)
         (plan,) = fake.plans

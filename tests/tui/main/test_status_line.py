@@ -39,8 +39,8 @@ def printed(command: str, folder: Path) -> str:
     ("command", "words"),
     [
         ("echo; echo one; echo two", "one"),
-        ("exit 3", "The status line command ended with exit code 3."),
-        ("kill -9 $$", "The status line command was ended by signal 9."),
+        ("exit 3", "The status line command failed (exit code 3)."),
+        ("kill -9 $$", "The status line command was killed by signal 9."),
         ("true", ""),
         ("printf '\\377\\000\\376'", "\ufffd\ufffd"),
     ],
@@ -122,3 +122,9 @@ async def test_items_and_a_command_follow_the_session(home: Path) -> None:
         await one.until(lambda: "kimi-tui 0." not in one.text())
         one.screen.show_status_line(StatuslineConfig((), "echo again"))
         await one.sees("again")
+        # With an interval the command runs again although nothing happens; without one it does not.
+        one.screen.show_status_line(StatuslineConfig((), "date +%s >> runs.txt; echo ran", 1))
+        runs = work / "runs.txt"
+        await one.until(lambda: runs.exists() and len(runs.read_text().split()) == 3)
+        first, *_, last = map(int, runs.read_text().split())
+        assert last - first >= 1

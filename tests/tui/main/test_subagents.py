@@ -90,7 +90,9 @@ async def test_one_is_read_steered_and_rewound_in_its_own_chat_and_goes_on(tmp_p
         await one.sees("Rewinding here frees")
         await one.pilot.press("down", "down", "enter")
         await one.until(lambda: isinstance(one.app.screen, RewindScreen))
-        await one.sees("The main conversation is rewound to before its result.")
+        await one.sees(
+            "The main conversation also goes back, to just before this sub-agent's result."
+        )
         await one.confirm("r", "Rewind the sub-agent")
         await one.sees("Rewound explore-1 to")
         assert one.screen.subagents.view is None
@@ -125,6 +127,7 @@ async def test_esc_in_its_question_stops_it_and_esc_in_the_prompt_first_the_sub_
         await one.sees("Then not.")
         await one.say("Look")
         await server.received(6)
+        await one.until(lambda: len(one.screen.conversation.state.working_agents) == 2)
         await one.pilot.press("escape")
         await one.sees("Stopping 2 sub-agents. Press Esc again to stop the whole turn.")
         await one.idle()

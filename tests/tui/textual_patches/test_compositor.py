@@ -1,6 +1,7 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -8,14 +9,17 @@ import pytest
 from rich.console import RenderableType
 from rich.segment import Segment
 from support.drawn import text_of
+from support.watching import until
 from textual._compositor import ChopsUpdate, Compositor, ReflowResult
 from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
 from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.textual_patches.compositor import RowCompositor, draw_changed_rows
 
 
@@ -250,3 +254,44 @@ async def test_the_text_of_a_screen_has_what_shows_through_a_dialog_before_a_fra
         for _ in range(2):
             app.screen.refresh()
             assert "b2b2" in text_of(app)
+
+
+class LeavesLate(Widget):
+    """Leaves the screen when it is told to, taller than the screen until then."""
+
+    DEFAULT_CSS = "LeavesLate { height: 40; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_leave = asyncio.Event()
+
+    async def on_unmount(self) -> None:
+        await self.may_leave.wait()
+
+
+async def test_a_frame_while_a_pane_is_removed_leaves_out_what_has_been_removed() -> None:
+    app = App[None]()
+    async with app.run_test(size=(30, 12)) as pilot:
+        screen = Screen[None]()
+        draw_changed_rows(screen)
+        await app.push_screen(screen)
+        pane, late = VerticalScroll(), LeavesLate()
+        use_thin_scrollbar(pane)
+        await screen.mount(pane)
+        await pane.mount(late)
+        await pilot.pause()
+        bar = pane.vertical_scrollbar
+        compositor = screen._compositor
+        assert bar in compositor.visible_widgets
+        leaving = pane.remove()
+        try:
+            assert await until(lambda: not bar.has_parent)
+            assert bar in compositor.visible_widgets
+            assert [strip.cell_length for strip in compositor.render_strips(app.size)] == [30] * 12
+            compositor._dirty_regions = {app.size.region}
+            update = compositor.render_partial_update()
+            assert update is not None
+            assert all(None not in row.values() for row in update.chops)
+        finally:
+            late.may_leave.set()
+            await leaving

@@ -258,7 +258,7 @@ def test_lists() -> None:
 @pytest.mark.parametrize(
     ("state", "fact"),
     [
-        ("waiting", "waits for your answer"),
+        ("waiting", "waiting for your answer"),
         ("rejected", "you said no"),
         ("stopped", "stopped by you"),
     ],

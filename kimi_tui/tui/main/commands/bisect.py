@@ -36,10 +36,10 @@ async def bisect(main: MainParts, argument: str) -> None:
         return
     soul = await main.conversation.opened("travel")
     if soul.past.is_searching:
-        main.bench.tell("A search with /bisect is already running.", advice="Esc stops it.")
+        main.bench.tell("A bisect is already running.", advice="Esc stops it.")
         return
     if main.conversation.running:
-        main.bench.tell("The agent is already working.")
+        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
         return
     await soul.files_ready()
     from kimi_tui.session.errors import UnknownWorldLine
@@ -206,7 +206,7 @@ async def _end(
     what = (
         f"{where}{_line_words(options)}: the command passes before this change and fails after it"
     )
-    screen = DiffScreen("Bisect", what, found.changes, verb="see what to do", authors=False)
+    screen = DiffScreen("Bisect", what, found.changes, verb="choose what to do", authors=False)
     if await main.bench.ask(screen) is True:
         await _offer(main, soul, options, found, change)
 
@@ -243,7 +243,7 @@ async def _offer(
                 result="rewind",
             )
         )
-        if soul.dmails.enabled:
+        if soul.dmails.enabled and "dmails" in main.conversation.state.parts:
             items.append(
                 ListedItem(
                     Entry(

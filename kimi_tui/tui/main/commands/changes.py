@@ -239,7 +239,7 @@ async def review(main: MainParts, argument: str) -> None:
     from kimi_tui.soul.kimisoul import TURN_ERRORS
 
     if main.conversation.state.running:
-        main.bench.tell("The agent is already working.")
+        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
         return
     soul = await main.conversation.opened()
     found = await _to_review(main, soul, argument.strip())
@@ -332,7 +332,7 @@ async def commit(main: MainParts, argument: str) -> None:
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     if main.conversation.state.running:
-        main.bench.tell("The agent is already working.")
+        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
         return
     soul = await main.conversation.opened()
     try:
@@ -359,7 +359,7 @@ async def commit(main: MainParts, argument: str) -> None:
             message = await soul.changes.draft_message(found)
         except (LLMError, SoulError, SoulBusy) as error:
             main.bench.tell(
-                f"There is no draft of the message: {getattr(error, 'message', error)}",
+                f"Could not draft the message: {getattr(error, 'message', error)}",
                 level="warning",
             )
     files = "1 file" if n_files == 1 else f"{n_files:,} files"

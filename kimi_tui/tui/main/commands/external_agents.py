@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from kimi_tui.agent_parts import PartName, missing_words
 from kimi_tui.tui.main.commands import MainParts, session
 
 if TYPE_CHECKING:
@@ -19,6 +20,44 @@ if TYPE_CHECKING:
     from kimi_tui.tui.dialogs.list_screen import ListedItem
 
 _OWN = "kimi-tui's own agent"
+_CATEGORIES = {"mode": "mode", "model": "model", "thought_level": "reasoning effort"}
+"""The settings that have a command of their own: their categories in the protocol, and in words."""
+_ASK = "Ask the agent for it in a message."
+INSTEAD = {
+    "agents": "Its sub-agents, if it has any, are in its tool calls.",
+    "background": "The agent runs its commands itself.",
+    "checks": _ASK,
+    "commit": _ASK,
+    "compact": "The agent compacts its context itself. To start over, use /clear.",
+    "context": "/usage shows the tokens that the agent tells of.",
+    "dmail": "Rewind with /rewind, then write a message.",
+    "futures": "To try another way and keep this one, use /fork or /rewind.",
+    "mcp": "/external-agent lists the MCP servers that it is told of; kimi-tui mcp in a shell changes yours.",
+    "plan": "/mode lists the modes of the agent.",
+    "review": _ASK,
+    "skills": "The skills of the agent are in its own configuration.",
+    "summary": "The agent compacts its context itself.",
+    "tasks": "The agent runs its commands itself.",
+    "tools": "The tools of the agent are in its own configuration.",
+    "window": "/model lists the models of the agent.",
+    "add-dir": "Name the folder in a message, or give it to the agent's program after --.",
+}
+"""What to do in place of a command that an external agent cannot carry out, by its name."""
+
+
+def lacking(main: MainParts, name: str, needs: PartName) -> tuple[str, str]:
+    """Return why a command cannot be used with the agent of the session, and what to do instead.
+
+    Args:
+        main: the main screen.
+        name: the name of the command.
+        needs: the part of an agent that it needs, and this one lacks.
+    """
+    soul = main.conversation.soul
+    if soul is None or _external(main, soul) is None:
+        return missing_words(needs), ""
+    said = f"/{name} works only with {_OWN}, and this session uses {soul.name}."
+    return said, INSTEAD.get(name, "")
 
 
 def _external(main: MainParts, soul: KimiSoul) -> ExternalSoul | None:
@@ -48,6 +87,16 @@ async def model(main: MainParts, argument: str) -> None:
         await _change(main, agent, "model", argument)
 
 
+async def thinking(main: MainParts, argument: str) -> None:
+    """Set the reasoning effort: of the external agent that is in use, else of our own."""
+    soul = main.conversation.soul
+    agent = None if soul is None else _external(main, soul)
+    if agent is None:
+        await session.thinking(main, argument)
+    else:
+        await _change(main, agent, "thought_level", argument)
+
+
 def learn_commands(main: MainParts) -> None:
     """Offer the commands of the external agent whose names are free; each is sent to it as a message."""
     soul = main.conversation.soul
@@ -70,7 +119,7 @@ def learn_commands(main: MainParts) -> None:
 
 
 async def _change(main: MainParts, agent: ExternalSoul, category: str, argument: str) -> None:
-    """Set the mode or the model of an external agent by name; without one, list the values."""
+    """Set the mode, model or reasoning effort of an external agent by name; without one, list the values."""
     from kimi_tui.soul.errors import SoulBusy, SoulError
 
     try:
@@ -84,7 +133,7 @@ async def _change(main: MainParts, agent: ExternalSoul, category: str, argument:
     setting = agent.host.setting(category)
     if setting is None:
         main.bench.tell(
-            f"{agent.name} does not let kimi-tui change its {category}.",
+            f"{agent.name} does not let kimi-tui change its {_CATEGORIES[category]}.",
             advice="Use the settings of its own program.",
         )
     elif argument:
@@ -159,11 +208,11 @@ async def external_agent(main: MainParts, argument: str) -> None:
 
     chosen = await main.bench.ask(
         ListScreen(
-            "Agents",
+            "External agents",
             partial(_items, main),
             first=await _items(main),
             empty="There are no other agents.",
-            about="It works in a session of its own, whose steps, files and world lines are on the timeline.",
+            about="Choosing an agent starts a new kimi-tui session, in which it does the work. Its steps, files and world lines are on the timeline.",
         )
     )
     if not chosen:
@@ -207,6 +256,25 @@ def _why_not(main: MainParts, agent: tuple[str, ...]) -> str:
     return ""
 
 
+def _server_items(agent: ExternalSoul) -> Sequence[ListedItem]:
+    """Return the MCP servers of the user: those that an agent is told of, and the others with the reason."""
+    from kimi_tui.tui.dialogs.list_screen import ListedItem
+    from kimi_tui.tui.pick_list import Entry
+
+    offered = agent.host.offered
+    told = f"{agent.name} starts it itself, with your permissions and outside the sandbox."
+    group = "Your MCP servers"
+    return [
+        *(ListedItem(Entry(name, "told", group=group), told) for name in offered.names),
+        *(
+            ListedItem(
+                Entry(name, "left out", group=group), f"{agent.name} is not told of it: {why}."
+            )
+            for name, why in offered.left_out
+        ),
+    ]
+
+
 async def _items(main: MainParts) -> Sequence[ListedItem]:
     from kimi_tui.external.agents import known_agents
     from kimi_tui.tui.dialogs.list_screen import ListedItem
@@ -225,6 +293,8 @@ async def _items(main: MainParts) -> Sequence[ListedItem]:
                 result=f"set:{setting.id}",
             )
         )
+    if agent is not None:
+        items += _server_items(agent)
     own = "in use" if not in_use else ""
     items.append(
         ListedItem(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from kimi_tui.tui.prompt.command import number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimi_tui.futures.values import FuturesPlan, Variant
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.futures import FutureGroup
     from kimi_tui.soul.rewind_values import Target
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import FutureChanged
 
 _USAGE = "For example: /futures, /futures 3, or with a message to the agent: /futures 3 Use a set instead of the list"
-_NOT_YET = "It becomes a world line as soon as nothing runs in the current conversation."
+_NOT_YET = "It becomes a world line when the current turn ends."
 
 
 async def futures(main: MainParts, argument: str) -> None:
@@ -35,8 +37,10 @@ async def futures(main: MainParts, argument: str) -> None:
 
     count = number(head) if head else None
     if count is not None and count not in COUNTS:
-        said = f'"{head[:20]}" is not possible. Choose {COUNTS[0]} to {COUNTS[-1]} futures.'
+        said = f"The number of futures must be from {COUNTS[0]} to {COUNTS[-1]}, not {count}."
         main.bench.tell(said, advice=_USAGE, level="warning")
+        if rest.strip():
+            main.bench.keep(f"/futures {argument.strip()}")
         return
     words = rest.strip() if count is not None else argument.strip()
     failed = _failed_turn(main)
@@ -81,10 +85,12 @@ async def start(
     """
     from kimi_tui.foreign_text import clean
     from kimi_tui.futures.values import NoFutures
+    from kimi_tui.session.errors import StorageTrouble
     from kimi_tui.soul.rewind_values import END, Target
     from kimi_tui.tui.frame_rows import model_name
     from kimi_tui.tui.futures.dialog import FuturesDialog
     from kimi_tui.tui.futures.form import FuturesForm
+    from kimi_tui.tui.main.image_input import ImageInput
 
     conversation = main.conversation
     await conversation.opened("travel")
@@ -106,16 +112,26 @@ async def start(
         title=title or f"Futures from {where}",
         model=model_name(model.name) if model is not None else "",
         has_message=not target.is_end and (point is None or point.is_heading),
+        images=main.bench.images,
+        reads=partial(ImageInput, main.bench),
     )
-    plan = await main.bench.ask(dialog)
+    main.futures.dialog = dialog if target.is_end and not target.world_line else None
+    try:
+        plan = await main.bench.ask(dialog)
+    finally:
+        main.futures.dialog = None
     if plan is None:
         if words:
             main.bench.keep(f"/futures {count} {words}")
         return
     engine = await main.futures.engine()
     try:
-        await engine.start(plan)
-    except NoFutures as no:
+        whole = await _with_images(main, plan)
+        if whole is None:
+            main.bench.keep(f"/futures {len(plan.variants)} {plan.variants[0].message}")
+            return
+        await engine.start(whole)
+    except (NoFutures, StorageTrouble) as no:
         main.bench.tell(clean(str(no)), level="warning")
         if words := plan.variants[0].message:
             main.bench.keep(f"/futures {len(plan.variants)} {words}")
@@ -124,6 +140,21 @@ async def start(
         f"{counted(len(plan.variants), 'future')} started; the timeline shows them.",
         advice="/futures shows them side by side.",
     )
+
+
+async def _with_images(main: MainParts, plan: FuturesPlan) -> FuturesPlan | None:
+    """Return a plan with the images of the chips in its messages; None if one is missing, after a notice about it.
+
+    Raises:
+        StorageTrouble: the disk refused.
+    """
+    variants: list[Variant] = []
+    for one in plan.variants:
+        images = await main.conversation.store_images(one.message)
+        if images is None:
+            return None
+        variants.append(one._replace(images=images))
+    return replace(plan, variants=tuple(variants))
 
 
 async def open_future(main: MainParts, key: str) -> None:
@@ -185,7 +216,7 @@ async def steer(main: MainParts, key: str, words: str = "") -> None:
     question = TextQuestion(
         title=f"Message to future {state.number}",
         question=future_name(state),
-        consequence="It reads your message before its next step. The current conversation does not.",
+        consequence="Only this future gets your message, before its next step.",
         text=words,
         placeholder="Type to steer this future",
         verb="send",
@@ -295,8 +326,9 @@ async def _take_file(main: MainParts, one: FutureChanged, path: str) -> None:
     mine = [each for each in files.files if each.path == path] if files is not None else []
     if files is None or not mine:
         words = files.reason if files is not None else ""
+        where = "is already the same in your work folder and in"
         main.bench.tell(
-            f"{shown_name(path)} in your work folder is now as future {one.number} left it.",
+            f"{shown_name(path)} {'cannot be copied from' if words else where} future {one.number}.",
             advice=words,
         )
         return

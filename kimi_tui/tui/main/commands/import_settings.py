@@ -84,7 +84,7 @@ async def _look(main: MainParts, one: FoundSetting, work_dir: Path) -> None:
         one.name,
         short(one.path),
         one.about,
-        intro=f"This {one.kind} is a setting of {one.agent}.{why} kimi-tui has not run anything from it.",
+        intro=f"This {one.kind} comes from {one.agent}.{why} Nothing in it has been run.",
         yes="y import it",
         title=f"{one.kind} {one.name}",
     )

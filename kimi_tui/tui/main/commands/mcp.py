@@ -263,7 +263,7 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
         items.append(
             ListedItem(
                 Entry("Revoke the permission", group=group),
-                f"You allowed this server of the project. Without the permission it does not start.\n{_about(row)}",
+                f"You allowed this server of this folder. Without the permission it does not start.\n{_about(row)}",
                 "revoke",
                 partial(_revoked, servers, name),
             )
@@ -310,7 +310,7 @@ async def _switched(servers: McpServers, name: str, tool: str, *, on: bool) -> s
     except KeyError:
         return f"{name} has no tool {one_line(tool)[:60]}."
     except OSError as error:
-        return f"This could not be stored: {error.strerror or error}."
+        return f"The setting could not be saved: {error.strerror or error}."
     if tool:
         return f"{one_line(tool)[:60]} is {'on' if on else 'off'}, in this folder's later sessions too."
     return _state_words(servers, name)
@@ -341,7 +341,7 @@ async def _login(main: MainParts, servers: McpServers, name: str) -> None:
 
     async def pasted() -> str | None:
         question = TextQuestion(
-            f"Log in at {name}",
+            f"Log in to {name}",
             'That is not the address of the page that the browser shows after the login, which contains "code=". Paste the whole address.'
             if dialogs
             else "Open this address in a browser and log in there.",
@@ -359,9 +359,7 @@ async def _login(main: MainParts, servers: McpServers, name: str) -> None:
         if dialog.is_current:
             dialog.dismiss(None)
     if why:
-        main.bench.tell(
-            f"The login at the MCP server {name} failed: {why.rstrip('.')}.", level="warning"
-        )
+        main.bench.tell(f"Could not log in to {name}: {why.rstrip('.')}.", level="warning")
     else:
         main.bench.tell(f"Logged in. {_state_words(servers, name)}")
 
@@ -393,7 +391,7 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         yes="y start it" if row.config.command else "y connect to it",
     )
     if not await main.bench.ask(question):
-        main.bench.tell(f"The MCP server {name} is not started.")
+        main.bench.tell(f"The MCP server {name} was not started.")
         return
     try:
         await servers.allow(name, network=network)

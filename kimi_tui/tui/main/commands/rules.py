@@ -47,7 +47,7 @@ async def permissions(main: MainParts, argument: str) -> None:
     if argument.isdecimal() and 0 < int(argument[:9]) <= len(listed):
         gone = (listed[int(argument) - 1],)
     if not gone:
-        text = "You have not allowed anything for this session or this project."
+        text = "You have not allowed anything for this session or this folder."
         if listed:
             text = f'"{argument[:20]}" is not the number of a permission. /permissions lists them.'
         main.bench.tell(text, level="warning")
@@ -87,7 +87,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
     ]
     of_project = [
         ListedItem(
-            Entry(shown_rule(rule), group="This project"),
+            Entry(shown_rule(rule), group="This folder"),
             f"{mode} {_about(rule)}",
             "revoke",
             partial(revoke_project, rule),
@@ -100,7 +100,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
 def _about(rule: str) -> str:
     if rule.startswith("server:"):
         return (
-            "You allowed this MCP server of the project, so it starts with each session in this folder. "
+            "You allowed this folder's MCP server, so it starts with each session here. "
             "Revoking the permission stops the server."
         )
     words = "This permission is stored for this folder in your own configuration."
@@ -159,7 +159,7 @@ async def _hook_items(found: Hooks) -> Sequence[ListedItem]:
         try:
             await found.turn(hook, on=on)
         except OSError as error:
-            return f"This could not be stored: {error.strerror or error}."
+            return f"The setting could not be saved: {error.strerror or error}."
         return f"The hook is {'on' if on else 'off'}."
 
     state = await found.folder_state()
@@ -175,15 +175,18 @@ async def _hook_items(found: Hooks) -> Sequence[ListedItem]:
             about.append(f"Only if: {hook.condition}")
         if hook.trouble:
             about.append(f"It cannot run: {hook.trouble}.")
+        elif why := found.why_not(hook):
+            about.append(f"It does not run in this session: {why}.")
         if not is_own:
             about.append(_FOLDER_WORDS[state])
         runs = is_own or state == "allowed"
+        is_heard = not hook.trouble and not found.why_not(hook)
         items.append(
             ListedItem(
                 Entry(
                     f"{hook.event}{f' {hook.matcher}' if hook.matcher else ''}",
                     hook.command,
-                    holds=runs and not is_off and not hook.trouble,
+                    holds=runs and not is_off and is_heard,
                     group=short(hook.path) if is_own else f"{short(hook.path)} ({state})",
                 ),
                 "\n".join(about),
@@ -278,7 +281,7 @@ async def _check_items(soul: KimiSoul) -> Sequence[ListedItem]:
                 ", ".join(check.files) or "all files",
                 holds=check not in made.off,
             ),
-            "It runs in the sandbox after each edit of such a file. What it prints when it fails goes to the agent; "
+            "It runs in the sandbox after each edit of a matching file. What it prints when it fails goes to the agent; "
             "if it changes the file, the change is shown.",
             "turn on" if check in made.off else "turn off",
             partial(turn, check),
@@ -392,7 +395,7 @@ def _skill_items(found: Sequence[SessionSkill]) -> Sequence[ListedItem]:
                 group="Yours" if one.origin == "user" else "This folder",
             ),
             f"{short(one.path)}\n{_SKILL_WORDS[state]}\n{one.description}".rstrip(),
-            "allow the skills of this folder" if state == "not allowed" else "",
+            "review and allow" if state == "not allowed" else "",
             None,
             result=_ALLOW if state == "not allowed" else "",
         )

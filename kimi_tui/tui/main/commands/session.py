@@ -325,7 +325,7 @@ def stop(main: MainParts, argument: str) -> None:
 async def resume(main: MainParts, argument: str) -> None:
     """Let the agent continue without a new message."""
     if main.conversation.state.running:
-        main.bench.tell("The agent is already working.")
+        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
         return
     soul = await main.conversation.opened()
     from kimi_tui.soul.kimisoul import TURN_ERRORS
@@ -381,7 +381,7 @@ async def background(main: MainParts, argument: str) -> None:
     """Let the agent continue while the command for which it waits runs in the background."""
     soul = await main.conversation.opened("tasks")
     if not soul.tasks.move_to_background():
-        main.bench.tell("The agent is not waiting for a command.")
+        main.bench.tell("No command is running that could be moved to the background.")
 
 
 def _job_words(job: Job) -> str:
@@ -633,9 +633,7 @@ def tell_no_line(main: MainParts, text: str, command: str) -> None:
 
 
 def _tell_no_number(main: MainParts, text: str, what: str, command: str) -> None:
-    said = (
-        f'"{text[:20]}" is not a {what}.' if text else f"This command needs the number of a {what}."
-    )
+    said = f'"{text[:20]}" is not a {what}.' if text else f"The number of a {what} is missing."
     key = key_of("timeline", main.bench.keys)
     where = f"the timeline ({key})" if key else "the timeline"
     advice = f"Use a number from {where}, for example {command}."

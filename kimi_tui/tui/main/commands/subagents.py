@@ -53,7 +53,7 @@ async def agents(main: MainParts, argument: str) -> None:
             "Sub-agents",
             items,
             first=_items(main, kinds),
-            empty="There are no kinds of sub-agents.",
+            empty="There are no sub-agents and no sub-agent types.",
         )
     )
     if wants == _ALLOW:
@@ -123,8 +123,8 @@ def _kind_item(kind: AgentKind) -> ListedItem:
     tools = "all tools that a sub-agent may use" if kind.tools is None else ", ".join(kind.tools)
     about.append(f"Tools: {tools or 'none'}.")
     if kind.model or kind.effort:
-        thinking = f", thinking {kind.effort}" if kind.effort else ""
-        about.append(f"Model: {kind.model or 'the model of the session'}{thinking}.")
+        effort = f", reasoning {kind.effort}" if kind.effort else ""
+        about.append(f"Model: {kind.model or 'the model of the session'}{effort}.")
     if kind.state == "not allowed":
         about.append("It comes with this folder. The agent cannot use it until you allow it.")
     if kind.why:
@@ -135,10 +135,10 @@ def _kind_item(kind: AgentKind) -> ListedItem:
         Entry(
             kind.name,
             " · ".join(filter(None, (words[kind.state], kind.description))),
-            group="Kinds that the agent can start",
+            group="Sub-agent types",
         ),
         "\n".join(about),
-        "allow the kinds of this folder" if needs_yes else "",
+        "review and allow" if needs_yes else "",
         None,
         result=_ALLOW if needs_yes else "",
     )
@@ -150,22 +150,22 @@ async def _allow_kinds(main: MainParts, soul: KimiSoul, kinds: Sequence[AgentKin
 
     new = [one for one in kinds if one.state == "not allowed"]
     if not new or soul.kinds is None:
-        main.bench.tell("This folder has no kinds of sub-agents that need your approval.")
+        main.bench.tell("This folder has no sub-agent types that need your approval.")
         return
     texts = [f"{one.name} ({one.path}): {one.description}\n\n{one.text}" for one in new]
     question = CustomCommandScreen(
         "agents",
         main.bench.transcript.work_dir,
         "\n\n\n".join(texts),
-        intro="This folder has kinds of sub-agents: instructions that sub-agents would follow. Yes allows exactly this text; if it changes, you are asked again:",
+        intro="This folder defines sub-agent types (instructions for sub-agents). Yes allows exactly this text; if it changes, you are asked again:",
         yes="y let the agent use them",
     )
     if not await main.bench.ask(question):
-        main.bench.tell("The agent cannot use the kinds of sub-agents of this folder.")
+        main.bench.tell("The sub-agent types of this folder were not allowed.")
         return
     await asyncio.to_thread(soul.kinds.allow, new)
     await soul.reload_kinds()
-    count = counted(len(new), "kind") + " of sub-agents" if len(new) > 1 else "1 kind of sub-agent"
+    count = counted(len(new), "sub-agent type")
     main.bench.tell(f"The agent may use {count} of this folder.")
 
 
@@ -199,7 +199,9 @@ async def stop(main: MainParts, name: str) -> None:
         words = "is paused" if state is not None and not state.is_over else "has ended already"
         main.bench.tell(f"This sub-agent {words}.")
         return
-    main.bench.tell(f"Stopping {one_line(name)}. The turn continues with what it has found.")
+    main.bench.tell(
+        f"Stopping {one_line(name)}. The main agent gets what it found so far and continues."
+    )
     await main.subagents.stop(name)
 
 
@@ -219,7 +221,7 @@ async def steer(main: MainParts, name: str, words: str = "") -> None:
     question = TextQuestion(
         title=f"Message to {agent_name(state)}",
         question=agent_title(state),
-        consequence=f"It reads your message {when}. The main agent does not.",
+        consequence=f"Only this sub-agent gets your message, {when}.",
         text=words,
         placeholder="Type to steer this sub-agent",
         verb="send",
@@ -266,7 +268,7 @@ async def rewind(main: MainParts, target: Target) -> None:
     except SoulError as error:
         main.bench.tell(str(error), level="warning")
         return
-    back = "The main conversation is rewound to before its result."
+    back = "The main conversation also goes back, to just before this sub-agent's result."
     question = RewindScreen(
         replace(found, label=f"{back} {found.label}".rstrip()),
         actions=(replace(REWIND, title="Rewind the sub-agent"),),

@@ -163,12 +163,12 @@ COMMANDS = CommandTable(
     Command(
         "agents",
         "List the sub-agents",
-        "List the sub-agents of this session and their kinds; NAME opens one.",
+        "List the sub-agents of this session and their types; NAME opens a sub-agent.",
         subagents.agents,
         argument="[NAME | allow]",
         values=_agents,
         opens=True,
-        needs="session",
+        needs="model",
         aliases=("agent", "subagents"),
     ),
     Command(
@@ -228,7 +228,7 @@ COMMANDS = CommandTable(
     Command(
         "redo",
         "Redo",
-        "Redo what was undone last.",
+        "Redo the last undo.",
         session.redo,
         needs="travel",
     ),
@@ -275,7 +275,7 @@ COMMANDS = CommandTable(
     Command(
         "select",
         "Select all",
-        "Select the whole chat; Shift with arrows selects less, y copies it.",
+        "Select the whole chat; Shift+arrows select less, y copies it.",
         view.select,
         opens=True,
     ),
@@ -325,7 +325,7 @@ COMMANDS = CommandTable(
     Command(
         "plan",
         "Plan first",
-        "Turn plan mode on or off: nothing changes before you accept a plan.",
+        "Turn plan mode on or off: nothing changes until you approve a plan.",
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
@@ -334,7 +334,7 @@ COMMANDS = CommandTable(
     Command(
         "permissions",
         "Show the permissions",
-        "List and revoke what you allowed for this session and this project.",
+        "List and revoke what you allowed for this session and this folder.",
         rules.permissions,
         argument="[N | all]",
         opens=True,
@@ -349,7 +349,7 @@ COMMANDS = CommandTable(
         argument="[allow]",
         values=_one_of("allow"),
         opens=True,
-        needs="model",
+        needs="session",
     ),
     Command(
         "mcp",
@@ -400,7 +400,7 @@ COMMANDS = CommandTable(
     Command(
         "checks",
         "Show the checks",
-        "List the programs that run after edits, and turn them on or off here.",
+        "List the programs that run after edits; turn them on or off for this session.",
         rules.checks,
         opens=True,
         needs="model",
@@ -447,10 +447,10 @@ COMMANDS = CommandTable(
         "thinking",
         "Set the reasoning effort",
         "Set the reasoning effort for this folder; without an argument, show it.",
-        session.thinking,
+        external_agents.thinking,
         argument="[on | off | low … max | default]",
         values=_thinking,
-        needs="model",
+        needs="session",
         aliases=("effort", "reasoning"),
     ),
     Command(
@@ -605,7 +605,7 @@ COMMANDS = CommandTable(
     Command(
         "statusline",
         "Set up the status line",
-        "Choose facts for a row below the prompt, or a command that prints it.",
+        "Choose what the status line below the prompt shows, or a command that prints it.",
         view.statusline,
         opens=True,
     ),

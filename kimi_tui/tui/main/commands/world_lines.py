@@ -234,7 +234,7 @@ async def name(main: MainParts, argument: str) -> None:
         await name_line(main, main.bench.reading, argument)
     elif line is None:
         main.bench.keep(f"/name {argument}")
-        said = "This command needs the number of a world line before the name."
+        said = "The number of the world line is missing."
         main.bench.tell(
             said, level="warning", advice=f"/name 1 {argument[:20]} names world line 1."
         )

@@ -40,7 +40,7 @@ async def test_the_search_ends_on_its_row_and_offers_a_rewind_a_dmail_and_blame(
         await one.say(f"/bisect --timeout 60 --times 1 touch {hold}; sleep 50")
         await one.sees("Test 1 of at most")
         await one.say("/bisect true")
-        await one.sees("A search with /bisect is already running")
+        await one.sees("A bisect is already running")
         assert "running" in {
             point.trial for point in one.screen.bench.views.timeline.model.tree.live
         }
