@@ -310,6 +310,11 @@ class OpenAICompatible(ChatProvider):
         other.facts = self.facts
         return other
 
+    @property
+    def made_with(self) -> Mapping[str, Any]:
+        """See `ChatProvider.made_with`: the arguments of the constructor, with the present setting of thinking."""
+        return {**self._made_with, "thinking": self._thinking_wished}
+
     async def enlarge(self) -> str:
         """See `ChatProvider.enlarge`."""
         if not (self._native_root and self._info.enlarged):
