@@ -45,8 +45,8 @@ class AgentModel(ChatProvider):
         if window is not None:
             self._info = replace(self._info, window=window, window_estimated=window <= 0)
         if sees is not None:
-            able: frozenset[Capability] = frozenset({"tools", "image_in"} if sees else {"tools"})
-            self._info = replace(self._info, capabilities=able)
+            able: set[Capability] = {"tools", "image_in"} if sees else {"tools"}
+            self._info = replace(self._info, capabilities=frozenset(able))
         return self._info != before
 
     async def generate(

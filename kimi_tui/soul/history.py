@@ -374,14 +374,20 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     if final_checkpoints(records) != [point.uid for point in points]:
         return False
     lines: set[int] = set()
+    told: set[str] = set()
     for record in records:
         match record.event:
+            case ev.CheckpointCreated(uid=uid):
+                told.add(uid)
             case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
                 lines.add(n)
             case ev.LineChanged(from_line=n) | ev.WorldLineAdded(n=n):
                 lines.add(n)
             case _:
                 pass
+    # Of a line that came from elsewhere, such as a future, the record has the checkpoints, but not what was said at them.
+    if not told.issuperset(point.uid for point in points):
+        return False
     # The record of a fork ends where the fork was made; lines that were left later are among its world lines all the same.
     if not lines.issuperset(stored_world_lines(session.dir)):
         return False

@@ -387,8 +387,8 @@ class AgentLoop:
         self._rules.begin()
         # The user's messages of this turn survive every compaction unchanged.
         self._user_messages = []
-        if self._tools.paused() and (end := await self._finish_calls()) is not None:
-            return end
+        if self._tools.paused() and (refused := await self._finish_calls()) is not None:
+            return refused
         if text.strip() or images:
             context = await self._check_prompt(text)
             await self._append_prompt(text, images, older, (piped, piped_as), context)

@@ -308,7 +308,8 @@ async def open_session(
         notices=(
             *notices,
             *remark,
-            *filter(None, [risk, *(one.waiting_words for one in (skills, kinds) if one)]),
+            *((risk,) if risk else ()),
+            *(one.waiting_words for one in (skills, kinds) if one and one.waiting_words),
             *hook_words,
             *not_added,
             *session.remarks,

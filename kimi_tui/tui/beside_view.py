@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 BesideAction = Literal["message", "stop", "page", "leave"]
 """The action of a key on the agent on view."""
-BesidePlace = Literal["future", "subagent", "ended subagent"]
+BesidePlace = Literal["future", "ended future", "subagent", "ended subagent"]
 """The name of an agent on view for footer and help."""
 _LEAST_NAME = 14
 """The cells of the first row that facts leave to the name of an agent."""

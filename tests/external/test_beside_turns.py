@@ -25,6 +25,7 @@ from kimi_tui.soul.errors import RefusedByHook
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.main.commands import external_agents
 from kimi_tui.tui.main.commands.table import COMMANDS
+from kimi_tui.tui.sessions.catalog import SessionCatalog
 from kimi_tui.wire import events as ev
 
 from .conftest import AgentDesk
@@ -225,6 +226,9 @@ async def test_commands_of_our_own_agent_are_refused_in_one_line(
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[-1] == "agent"
     assert row.split()[-1] == "scripted"
+    catalog = SessionCatalog(desk.home, desk.work)
+    (listed,) = catalog.described(catalog.folders(everywhere=False))
+    assert listed.external_agent == "scripted"
     with pytest.raises(ConfigError, match="--model works only with kimi-tui's own agent"):
         launch_of(Options(work_dir=str(desk.work), newest=True, model="x"))
     with pytest.raises(ConfigError, match="--no-thinking works only"):

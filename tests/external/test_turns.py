@@ -60,6 +60,15 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         assert one.soul.agent_words == "scripted, Code"
 
 
+async def test_a_change_that_failed_is_none(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        await one.say("refused a.txt")
+        (result,) = one.of(ev.ToolResult)
+        assert result.is_error
+        assert not [block for block in result.display if isinstance(block, DiffBlock)]
+        assert not one.of(ev.FilesChanged)
+
+
 async def test_a_question_has_exactly_the_answers_of_the_agent(desk: AgentDesk) -> None:
     async with desk.session() as one:
         one.answer = lambda _: "Always go for it"
@@ -340,7 +349,9 @@ async def test_a_program_that_is_no_agent_is_ended_with_one_line(desk: AgentDesk
     desk.configure(["yes", "no message of any protocol"])
     async with desk.session() as one:
         (words,) = await one.soul.prepare_model()
-        assert words.startswith("scripted is no longer running: its output is not the Agent Client Protocol.")
+        assert words.startswith(
+            "scripted is no longer running: its output is not the Agent Client Protocol."
+        )
 
 
 async def test_a_session_that_lost_the_newest_messages_is_told_those_alone(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from support.made_images import flat, saved
@@ -15,11 +15,13 @@ from kimi_tui.futures import planning, world_line
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
 from kimi_tui.images import read_image
+from kimi_tui.projection.blocks import AgentBlock
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
+from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.sandbox.view import Tier
-from kimi_tui.wire.events import FutureChanged
+from kimi_tui.wire.events import EventRecord, FutureChanged
 
 from .conftest import Scene, contents
 
@@ -40,6 +42,14 @@ async def until(scene: Scene, key: str, holds: Callable[[FutureChanged], bool]) 
             await changed.wait()
     scene.futures.unsubscribe(wake)
     return scene.futures.state(key)
+
+
+def said_in(records: Sequence[EventRecord]) -> list[str]:
+    """Return what the agent says in a chat of these events."""
+    model = SessionModel()
+    for record in records:
+        model.apply(record)
+    return [block.stream.text for block in model.chat.blocks if isinstance(block, AgentBlock)]
 
 
 async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: Scene) -> None:
@@ -87,7 +97,9 @@ async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: 
     assert (work / "alpha.txt").read_text() == "alpha"
     assert current != before
     assert soul.session.context.messages[-1].text == "I did alpha."
+    assert "I did alpha." in said_in(await soul.history())
     await soul.travel.undo()
+    assert "I did alpha." not in said_in(await soul.history())
     assert contents(work) == before
     assert not (work / "new").exists()
     await soul.travel.redo()
@@ -100,6 +112,7 @@ async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: 
     for record in await again.soul.history():
         model.apply(record)
     assert set(model.timeline.left_lines) == {1, 2}
+    assert "I did alpha." in said_in(await again.soul.history())
     assert [f.path for f in await again.futures.differences(beta)] == [
         "beta.txt",
         "tests/test_a.py",
@@ -407,12 +420,17 @@ async def test_the_images_of_the_message_go_along(scene: Scene) -> None:
     await soul.files_ready()
     points = reversed(soul.session.context.checkpoints)
     said = [one.id for one in points if (await soul.travel.preview(Target(one.id))).prompt]
-    keys = await futures.start(FuturesPlan(Target(said[0]), (Variant(), Variant("Say hello."))))
+    other = read_image(saved(flat(30, 20)), "other.png")
+    soul.session.images.put(other)
+    pasted = Variant("What about this?", images=(ImageBlock.of(other),))
+    plan = FuturesPlan(Target(said[0]), (Variant(), Variant("Say hello."), pasted))
+    keys = await futures.start(plan)
     await futures.ended()
-    assert [futures.state(key).state for key in keys] == ["done", "done"]
-    sent = [str(one.messages[-1]["content"]) for one in scene.server.requests[-2:]]
-    assert sum("image_url" in one for one in sent) == 1
-    assert any("What is this?" in one and "image_url" in one for one in sent)
+    assert [futures.state(key).state for key in keys] == ["done", "done", "done"]
+    sent = [str(one.messages[-1]["content"]) for one in scene.server.requests[-3:]]
+    assert sorted(one.count("image_url'") for one in sent) == [0, 2, 2]
+    for words, own in (("What is this?", image), ("What about this?", other)):
+        assert any(words in one and own.data_url() in one for one in sent)
     await soul.aclose()
 
 

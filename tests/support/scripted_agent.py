@@ -156,6 +156,12 @@ class Turn:
             file.write(text + "\n")
         self.progress(name, "completed", content=[diff])
 
+    def do_refused(self, rest: str) -> None:
+        """Show the change of a file that is not made in the end."""
+        diff = {"type": "diff", "path": os.path.abspath(rest), "newText": "new\n", "oldText": None}
+        name = self.call(f"Edit {rest}", "edit", content=[diff])
+        self.progress(name, "failed", content=[diff])
+
     def do_quietly(self, rest: str) -> None:
         """Write a file without telling anybody."""
         path, _, text = rest.partition(" ")

@@ -284,6 +284,8 @@ async def test_it_holds_nothing_of_a_session(own: prepared.PreparedProcess, tmp_
     assert _environment(pid) == b""
     # Between two requests it has its socket, its pipe and the program's end to listen to, and nothing else.
     held = sorted(os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd"))
+    # The library below `ctypes` holds its own file in its newer versions, and has it closed in other programs.
+    held = [name for name in held if not os.path.basename(name).startswith("libffi.so.")]
     assert [name.partition(":")[0] for name in held] == [
         *["/dev/null"] * 3,
         "anon_inode",
@@ -348,8 +350,9 @@ def test_it_ends_with_the_program_and_so_does_all_of_a_command(how: str, tmp_pat
     ) as program:
         assert program.stdout is not None
         number, mark = program.stdout.readline().split()
+        # A process that just becomes another program shows no variables for a moment.
+        assert asyncio.run(until(lambda: len(marked(mark)) >= 2))
         pid, below = int(number), marked(mark)
-        assert len(below) >= 2
         assert all(map(alive, (pid, *below)))
         program.kill()
         program.wait()

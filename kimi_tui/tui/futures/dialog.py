@@ -431,9 +431,10 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         else:
             form.limit = area.text
         self._say("")
-        if area.field != "message":
-            if had_check != bool(form.check.strip()):
-                self._show()
+        if had_check != bool(form.check.strip()):
+            self._show()
+        # The cost does not depend on the words of a message, but without one there is none.
+        if area.field != "message" or self._computed is None:
             self._compute_soon()
 
     def _changed(self) -> None:

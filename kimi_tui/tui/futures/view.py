@@ -9,7 +9,13 @@ from textual.binding import Binding, BindingType
 
 from kimi_tui.projection.futures import future_name, model_words, state_words
 from kimi_tui.tui import formatting
-from kimi_tui.tui.beside_view import BesideBanner, BesideTranscript, BesideView, banner_rows
+from kimi_tui.tui.beside_view import (
+    BesideBanner,
+    BesidePlace,
+    BesideTranscript,
+    BesideView,
+    banner_rows,
+)
 from kimi_tui.tui.frame_rows import Hint
 from kimi_tui.tui.glyphs import Glyphs
 from kimi_tui.tui.rows import Span
@@ -48,22 +54,25 @@ class FutureBanner(BesideBanner):
     Args:
         state: the state of the future.
         currency: the sign of amounts.
+
+    Attributes:
+        state: the state that is shown.
     """
 
     def __init__(self, state: FutureChanged, currency: str) -> None:
         super().__init__(widget_id="future-banner")
-        self._state = state
+        self.state = state
         self._currency = currency
 
     def tell(self, state: FutureChanged, news: list[Span]) -> None:
         """Show a state, and news of the current line."""
-        if (state, news) != (self._state, self.news):
-            self._state, self.news = state, news
+        if (state, news) != (self.state, self.news):
+            self.state, self.news = state, news
             self.refresh()
 
     def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
         """Return the name and state of the future with its figures, and the keys."""
-        one = self._state
+        one = self.state
         facts = [state_words(one), model_words(one)]
         facts += [f"{formatting.tokens(one.tokens)} tokens"] if one.tokens else []
         facts += [formatting.money(one.cost, self._currency)] if one.cost >= 0 else []
@@ -99,3 +108,8 @@ class FutureView(BesideView):
         self.banner = FutureBanner(state, currency)
         transcript = FutureTranscript(work_dir=work_dir, keys=keys, load_image=load_image)
         super().__init__(state.key, self.banner, transcript, work_dir)
+
+    @property
+    def place(self) -> BesidePlace:
+        """The part of the screen for footer and help."""
+        return "ended future" if self.banner.state.is_over else "future"

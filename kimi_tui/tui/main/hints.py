@@ -27,6 +27,7 @@ Place = Literal[
     "found",
     "line",
     "future",
+    "ended future",
     "subagent",
     "ended subagent",
     "search",
@@ -54,6 +55,7 @@ HELP_TITLES: Mapping[Place, str] = {
     "found": "Timeline",
     "line": "World line",
     "future": "Viewing a future",
+    "ended future": "Viewing a future",
     "subagent": "Viewing a sub-agent",
     "ended subagent": "Viewing a sub-agent",
     "search": "Search",
@@ -159,10 +161,10 @@ def hints(
             (key("line.next"), "next message"),
             (_both("chat.turn_before", "chat.turn_after", keys), "turn"),
         )
-    if place == "future":
+    if place in ("future", "ended future"):
+        acts = ((key("future.message"), "send it a message"), (key("future.stop"), "stop it"))
         return known(
-            (key("future.message"), "send it a message"),
-            (key("future.stop"), "stop it"),
+            *(acts if place == "future" else ()),
             (key("future.page"), "side by side"),
             (key("search"), "search"),
             (key("future.leave"), "back"),

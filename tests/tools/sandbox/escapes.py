@@ -96,11 +96,13 @@ def memory(pid):
 
 
 def inherited():
-    """Descriptors that were left open: whatever is not a pipe, nothing or one of ours."""
+    """Descriptors that were left open: whatever is not a pipe, nothing or one of ours. `libffi` holds its own file for `ctypes`."""
     for number in range(3, 64):
         try:
             found = os.readlink(f"/proc/self/fd/{number}")
         except OSError:
+            continue
+        if os.path.basename(found).startswith("libffi.so."):
             continue
         if found.startswith("/") and not found.startswith(("/proc", "/dev/null", os.getcwd())):
             return found

@@ -39,6 +39,8 @@ async def futures(main: MainParts, argument: str) -> None:
     if count is not None and count not in COUNTS:
         said = f"The number of futures must be from {COUNTS[0]} to {COUNTS[-1]}, not {count}."
         main.bench.tell(said, advice=_USAGE, level="warning")
+        if rest.strip():
+            main.bench.keep(f"/futures {argument.strip()}")
         return
     words = rest.strip() if count is not None else argument.strip()
     failed = _failed_turn(main)

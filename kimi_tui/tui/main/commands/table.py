@@ -400,7 +400,7 @@ COMMANDS = CommandTable(
     Command(
         "checks",
         "Show the checks",
-        "List the programs that run after edits, and turn them on or off for this session.",
+        "List the programs that run after edits; turn them on or off for this session.",
         rules.checks,
         opens=True,
         needs="model",
