@@ -77,7 +77,7 @@ def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
     if not form.tools:
         advice = "The model sees no files and runs nothing. /tools on sends the tools anyway."
         return (
-            f"{info.model} takes no tools, according to its server. You chat without them.",
+            f"{info.model} does not support tools, according to its server, so the agent works without them.",
             advice,
         )
     why = f"{info.model} has a context window of {info.window:,} tokens"

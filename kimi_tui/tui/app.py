@@ -681,7 +681,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         try:
             await asyncio.to_thread(save_setting, path, "theme", name)
         except (ConfigError, OSError) as error:
-            words = f"The theme is {name} until you quit, as it could not be saved: {why_not_saved(error)}"
+            words = f"The theme is {name} until you quit, because it could not be saved: {why_not_saved(error)}"
             self._tell(words, level="warning")
         else:
             self._tell(f"The theme is {name}.")

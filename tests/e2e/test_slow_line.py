@@ -78,6 +78,7 @@ def test_no_key_answers_behind_a_stop_before_the_question_is_drawn_again(
     assert (configured.work / "ran").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_terminal_that_never_answers_is_asked_all_the_same(
     configured: Program, server: ChatServerThread
 ) -> None:

@@ -103,7 +103,7 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         await one.pilot.press("x", "backspace")
         assert len(server.requests) == 1
         await one.pilot.press("enter")
-        await one.sees("Trying again now")
+        await one.sees("Retrying now")
         assert "Enter now" not in one.text()
         assert "retry in " not in row_with(one, "step 1")
         server.release()
@@ -272,7 +272,7 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
         await one.say("/thinking off")
         await one.sees("kimi-test does not reason.")
         await one.say("/model fixed")
-        await one.sees("Thinking: fixed has no known setting")
+        await one.sees("Reasoning effort: fixed has no known setting")
         assert one.screen.bench.header.heading.model == "fixed"
 
 

@@ -40,7 +40,7 @@ async def test_what_the_agent_has_is_offered_and_nothing_else(
         await one.idle()
         # The keys of what it lacks say so.
         await one.pilot.press("ctrl+o")
-        await one.sees("This agent does not support the tools")
+        await one.sees("This agent does not support the models, tools")
         await one.say("hang")
         await one.sees("Your message is sent when the turn has ended")
         await one.say("say Later.")
