@@ -46,7 +46,7 @@ _PART_WORDS: dict[PartName, str] = {
     "marks": "bookmarks and pins",
     "tasks": "background tasks",
     "dmails": "D-Mails",
-    "session": "session commands",
+    "session": "stored sessions, modes and statistics",
     "model": "the models, tools, compaction and futures of kimi-tui",
 }
 
@@ -64,7 +64,7 @@ def unasked_words(mode: Mode, *, sandbox: bool) -> str:
 
 def missing_words(part: PartName) -> str:
     """Return the sentence that says that an agent lacks a part."""
-    return f"This agent does not support {_PART_WORDS[part]}."
+    return f"This agent does not support {_PART_WORDS[part]}; kimi-tui's own agent does."
 
 
 def parts_of(soul: object) -> frozenset[PartName]:

@@ -16,6 +16,7 @@ import itertools
 import os
 import re
 import stat
+import struct
 import sys
 import threading
 import time
@@ -49,6 +50,8 @@ _NO_FOLDER_SYNC = frozenset(
 )
 _BUSY = frozenset({errno.EACCES, errno.EBUSY, errno.EPERM})
 _REPLACE_PATIENCE_S = 2.5
+_TOP_OF_TREES = 0x20000
+"""The flag `T` of `chattr`."""
 _MOST_LINKS = 40
 """The number of links that the kernel follows to a file."""
 
@@ -786,6 +789,33 @@ def discard(name: str, folder: int) -> None:
 _OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def spread(folder: str | Path) -> None:
+    """Have the file system place the folders that are made in a folder away from one another, if it can (ext4).
+
+    Before it gives a new file an inode, ext4 reads each inode near the folder of the file that was freed in the last minutes: beside the
+    removal of some ten thousand files, making as many takes ten times as long.
+
+    Args:
+        folder: a new folder, in which many are to be made.
+    """
+    if sys.platform != "linux":
+        return
+    import fcntl
+
+    size = struct.calcsize("l")
+    get, put = 0x80006601 | size << 16, 0x40006602 | size << 16
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # The kernel reads and writes four bytes, whatever the number of the call says.
+            flags = bytearray(size)
+            fcntl.ioctl(handle, get, flags)
+            found = int.from_bytes(flags[:4], sys.byteorder) | _TOP_OF_TREES
+            fcntl.ioctl(handle, put, found.to_bytes(4, sys.byteorder) + bytes(size - 4))
+        finally:
+            os.close(handle)
+
+
 def copy_tree(source: str | Path, target: str | Path) -> None:
     """Copy a folder: files with their permission bits and times, folders, and links as links; what is none of these, or cannot be
     read, is left out. It takes half the system calls of `shutil.copytree`, and shares the contents where the file system can.
@@ -807,6 +837,8 @@ def copy_tree(source: str | Path, target: str | Path) -> None:
         except PermissionError:
             items = []
         os.makedirs(copy, exist_ok=True)
+        if folder == os.fspath(source):
+            spread(copy)
         os.chmod(copy, stat.S_IMODE(os.stat(folder).st_mode) | 0o700)
         for item in items:
             status, to = item.stat(follow_symlinks=False), f"{copy}/{item.name}"

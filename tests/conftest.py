@@ -130,6 +130,10 @@ N_WAITERS = 2
 """The number of workers that run these tests first: a few of them take no core from the others, but all at once would leave
 the cores idle.
 """
+COMPUTES = N_WAITERS
+"""The index of the worker that runs the tests that are not slow first. They hardly wait, so it takes what the others leave of the
+cores while they wait for frames and programs.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -161,11 +165,28 @@ def pytest_configure(config: pytest.Config) -> None:
             config,
             n_workers,
             unit_of=_unit_of,
-            comes_first=lambda number, unit: unit.startswith(WAITING) is (number < N_WAITERS),
+            kind_of=_kind_of,
+            kinds_of=_kinds_of,
             # The imports take as long as a few workers take for the modules that they need.
             warm_up=forks.import_all if n_workers > 2 else bool,
         )
         config.pluginmanager.register(parallel, "parallel")
+
+
+def _kind_of(unit: str) -> str:
+    """Return what the tests of a unit do most of the time."""
+    return "wait" if unit.startswith(WAITING) else "show" if unit in _slow_units else "compute"
+
+
+def _kinds_of(number: int) -> tuple[str, ...]:
+    """Return the kinds of units in the order in which a worker takes them, for its index."""
+    if number < N_WAITERS:
+        return "wait", "show", "compute"
+    return ("compute", "show", "wait") if number == COMPUTES else ("show", "compute", "wait")
+
+
+_slow_units: set[str] = set()
+"""The units whose tests are marked as slow."""
 
 
 def _unit_of(nodeid: str) -> str:
@@ -196,6 +217,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow |= isinstance(item, pytest.Function) and not WHOLE.isdisjoint(vars(item.module))
         if is_slow or "picture" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+            _slow_units.add(_unit_of(item.nodeid))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -204,7 +226,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     # Tests leave little garbage, so it is collected less often than by default, without a noticeable pause.
-    gc.set_threshold(5_000, 10, 10)
+    gc.set_threshold(400_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from kimi_tui.filesystem import (
     publish,
     read_regular,
     real_path,
+    spread,
 )
 
 
@@ -320,3 +323,16 @@ def test_a_folder_is_copied_with_modes_times_and_links(tmp_path: Path) -> None:
     assert stat.S_IMODE((copy / "deep/er/run.sh").stat().st_mode) == 0o751
     assert stat.S_IMODE((copy / "empty").stat().st_mode) == 0o400
     assert os.readlink(copy / "link") == "deep/nowhere"
+
+
+def test_folders_of_many_files_are_spread_where_the_file_system_can(tmp_path: Path) -> None:
+    lsattr = shutil.which("lsattr")
+    if lsattr is None or b"ext4" not in subprocess.check_output(["df", "-T", tmp_path]):
+        pytest.skip("needs ext4 and lsattr")
+    (tmp_path / "source").mkdir()
+    copy_tree(tmp_path / "source", tmp_path / "copy")
+    told = subprocess.check_output([lsattr, "-d", tmp_path / "source", tmp_path / "copy"])
+    assert ["T" in line.split()[0] for line in told.decode().splitlines()] == [False, True]
+    # Elsewhere, and for what is gone, nothing happens.
+    spread(Path("/dev/shm"))
+    spread(tmp_path / "gone")

@@ -255,7 +255,7 @@ def test_of_one_that_moves_the_first_picture_is_sent() -> None:
 )
 def test_what_is_no_image_is_refused(data: bytes) -> None:
     assert not is_image(data)
-    with pytest.raises(ImageRefused, match="is not an image that models take"):
+    with pytest.raises(ImageRefused, match="unsupported image format"):
         read_image(data, "x.png")
 
 

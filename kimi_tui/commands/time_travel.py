@@ -128,11 +128,10 @@ async def _travel(options: Namespace) -> int:
     soul = await open_soul(session=session, provider=None, follow_files=False)
     async with aclosing(soul):
         if await asyncio.to_thread(are_left, session.dir.parent):
-            from kimi_tui.futures.leftovers import take_up
+            from kimi_tui.futures.leftovers import take_up, taken_words
 
             if taken := await take_up(soul):
-                kept = counted(taken, "future")
-                complain(f"kimi-tui ended while futures were running: {kept} kept as world lines.")
+                complain(taken_words(taken))
         match options.name:
             case "rewind":
                 return await _rewind(soul, options)

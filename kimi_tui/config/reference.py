@@ -17,7 +17,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 HOLDS: Mapping[Holds, str] = {
     "now": "at once",
     "session": "in the next session",
-    "start": "at the next start",
+    "start": "after a restart",
 }
 
 

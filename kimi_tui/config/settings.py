@@ -228,7 +228,7 @@ class LoopControl(NamedTuple):
         50_000,
         whole(0, 100_000_000),
         "Tokens of the context that are kept free for the answer.",
-        title="Reserved for the answer (tokens)",
+        title="Reserved for answer (tokens)",
         group=CONTEXT,
     )
     compaction_trigger_ratio: float = setting(
@@ -249,7 +249,7 @@ class LoopControl(NamedTuple):
         600.0,
         number(0, 86_400),
         "How many seconds to keep retrying an overloaded or unreachable server. If it is 0, the number of retries (max_retries_per_step) is the limit.",
-        title="Retry limit (seconds)",
+        title="Retry limit (s)",
         group=LIMITS,
         former_name="retry_limit_s",
     )
@@ -688,7 +688,7 @@ class Config(NamedTuple):
         number(1, 3600),
         "If an answer has no new text for this number of seconds, you are asked whether to keep waiting.",
         "start",
-        title="Stall timeout (seconds)",
+        title="Stall timeout (s)",
         group=LIMITS,
     )
     first_answer_timeout_s: float = setting(
@@ -697,7 +697,7 @@ class Config(NamedTuple):
         "If an answer does not begin within this number of seconds, you are asked whether to keep waiting; "
         "0 means 1800 s for servers on the internet and no limit for local ones.",
         "start",
-        title="First-token timeout (seconds)",
+        title="First-token timeout (s)",
         group=LIMITS,
     )
     loop_control: LoopControl = LoopControl()

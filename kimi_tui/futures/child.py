@@ -246,16 +246,20 @@ class FutureChild:
         subscription = soul.wire.subscribe()
         following = asyncio.create_task(self._follow(subscription), name="follow")
         try:
+            unbegun = ev.TurnEnd("interrupted")
             self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
             if not (self._is_stopped or self._limit):
-                with contextlib.suppress(*TURN_ERRORS):
+                try:
                     await self._turn(soul)
+                except TURN_ERRORS as error:
+                    # A turn that did not even begin, as for a model that takes no images, has no end that tells why.
+                    unbegun = ev.TurnEnd("error", str(error))
             await self._settle(soul)
             with contextlib.suppress(TimeoutError):
                 # The end of a turn is on the wire when `run` returns, and is heard a moment later.
                 await asyncio.wait_for(self._turn_over.wait(), 0 if self._is_stopped else _HEARD_S)
             if self._end is None:
-                self._end = ev.TurnEnd("interrupted")
+                self._end = unbegun
             end = self._end
             in_order = end.reason in ("done", "rejected") or end.kind in ("steps", "budget")
             checks = bool(self._order.check) and not self._is_stopped

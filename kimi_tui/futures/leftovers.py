@@ -63,14 +63,18 @@ async def take_up(soul: KimiSoul) -> int:
         except (OSError, SessionError) as error:
             log.warning("a future of a killed program could not be taken up", exc_info=error)
     if n_taken:
-        kept = (
-            "1 future is kept as a world line"
-            if n_taken == 1
-            else f"{n_taken} futures are kept as world lines"
-        )
-        words = f"kimi-tui ended while futures were running: {kept}, up to the last finished step."
-        soul.wire.publish(Notice("info", words))
+        soul.wire.publish(Notice("info", taken_words(n_taken)))
     return n_taken
+
+
+def taken_words(n_taken: int) -> str:
+    """Return the sentence about the futures that `take_up` has made world lines."""
+    kept = (
+        "1 future is kept as a world line"
+        if n_taken == 1
+        else f"{n_taken} futures are kept as world lines"
+    )
+    return f"kimi-tui ended while futures were running: {kept}, up to the last finished step."
 
 
 def _is_running(folder: Path, *, wait: bool) -> bool:

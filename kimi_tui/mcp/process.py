@@ -147,7 +147,7 @@ class ServerProcess:
         if code is None:
             return "it exited" if self._supervised.at_end else ""
         if code < 0:
-            return f"it was ended by signal {-code}"
+            return f"it was killed by signal {-code}"
         return f"it exited with code {code}" if code else "it exited"
 
     def close(self) -> None:

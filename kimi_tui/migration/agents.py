@@ -12,7 +12,7 @@ from pathlib import Path
 from kimi_tui.app_paths import home_dir
 from kimi_tui.display_names import counted
 from kimi_tui.migration import claude_code, codex, gemini, kimi_code, opencode, pi
-from kimi_tui.migration.plain import CannotRead, FoundSession, PlainSession
+from kimi_tui.migration.plain import MOST_ENTRIES, CannotRead, FoundSession, PlainSession
 from kimi_tui.migration.writing import WrittenSession, target_of, write_session
 from kimi_tui.session.store import SessionStore
 
@@ -21,7 +21,7 @@ _MOST_LOSSES = 4
 _PLURALS = {
     "encrypted compaction summary": "encrypted compaction summaries",
     "end of a long text": "ends of long texts",
-    "message over the limit": "messages over the limit",
+    f"message after the first {MOST_ENTRIES:,}": f"messages after the first {MOST_ENTRIES:,}",
     "message that is missing in the file": "messages that are missing in the file",
     "old branch of the conversation": "old branches of the conversation",
     "parent session that is missing": "parent sessions that are missing",

@@ -136,7 +136,7 @@ class PlainSession:
     def add(self, entry: PlainEntry) -> int:
         """Append an entry and return its place; -1, and a loss, if there are too many."""
         if len(self.entries) >= MOST_ENTRIES:
-            self.losses["message over the limit"] += 1
+            self.losses[f"message after the first {MOST_ENTRIES:,}"] += 1
             return -1
         if not -1 <= entry.parent < len(self.entries):
             entry.parent = len(self.entries) - 1

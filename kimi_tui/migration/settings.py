@@ -607,7 +607,7 @@ def _server_words(entry: Json) -> str:
             lines.append(f"{what}: {', '.join(names)}; their values are not shown")
     rest = sorted(set(entry) - {"command", "args", "url", "env", "headers", "type"})
     if rest:
-        lines.append(f"other keys: {', '.join(one_line(name)[:40] for name in rest)}")
+        lines.append(f"imported unchanged: {', '.join(one_line(name)[:40] for name in rest)}")
     return "\n".join(lines)
 
 

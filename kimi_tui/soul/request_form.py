@@ -77,7 +77,7 @@ def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
     if not form.tools:
         advice = "The model sees no files and runs nothing. /tools on sends the tools anyway."
         return (
-            f"{info.model} takes no tools, according to its server. You chat without them.",
+            f"{info.model} does not support tools, according to its server, so the agent works without them.",
             advice,
         )
     why = f"{info.model} has a context window of {info.window:,} tokens"
@@ -91,5 +91,7 @@ def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
 def larger_words(info: ModelInfo) -> str:
     """Say in one sentence how the model gets a larger window; empty if that is unknown."""
     if info.enlarged:
-        return f"F4 or /window makes Ollama create a copy of the model with a context of {info.enlarged:,} tokens."
+        return (
+            f"F4 or /window makes Ollama copy the model with a context of {info.enlarged:,} tokens."
+        )
     return info.larger

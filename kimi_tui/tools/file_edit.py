@@ -425,13 +425,14 @@ def replaced(text: str, edit: Edit, which: str = "") -> tuple[str, int]:
     count = view.text.count(old)
     if count == 0:
         raise ToolProblem(which + _not_found(view.text, old), brief="text not found")
-    if count > 1 and not edit.replace_all:
-        lines = ", ".join(str(line) for line in _lines_of(view.text, old))
-        more = ", …" if count > _PLACES_NAMED else ""
+    if not edit.replace_all and len(places := _lines_of(view.text, old)) > 1:
+        n_places = max(count, len(places))
+        lines = ", ".join(map(str, places))
+        more = ", …" if n_places > _PLACES_NAMED else ""
         raise ToolProblem(
-            f"{which}`old` is not unique: it occurs {count} times, at lines {lines}{more}. Add surrounding lines "
+            f"{which}`old` is not unique: it occurs {n_places} times, at lines {lines}{more}. Add surrounding lines "
             "to make it unique, or set `replace_all`.",
-            brief=f"{count} matches",
+            brief=f"{n_places} matches",
         )
     if len(text) + count * (len(new) - len(old)) > HASHED_LIMIT_BYTES * 4:
         raise ToolProblem(
@@ -450,6 +451,7 @@ def _as_in(text: str, edit: Edit) -> tuple[str, str]:
 
 
 def _lines_of(text: str, old: str) -> list[int]:
+    """Return the lines of the first places of a text; these may overlap, as those of two braces among three do."""
     lines: list[int] = []
     position = text.find(old)
     number, counted = 1, 0
@@ -457,7 +459,7 @@ def _lines_of(text: str, old: str) -> list[int]:
         number += text.count("\n", counted, position)
         counted = position
         lines.append(number)
-        position = text.find(old, position + len(old))
+        position = text.find(old, position + 1)
     return lines
 
 

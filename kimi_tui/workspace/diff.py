@@ -26,7 +26,7 @@ MAX_COMPARED_LINES = 5_000
 _PROBE_BYTES = 8_192
 MOST_COMPARED_BYTES = 2 << 20
 """The largest file, in bytes, whose lines are compared."""
-_UNKNOWN = "There is no file snapshot of the checkpoint where the two branches diverge."
+_UNKNOWN = "There is no file snapshot of the checkpoint where the two world lines diverge."
 _MOST_FILES_COMPARED = 300
 _MOST_ROWS = 20_000
 

@@ -55,6 +55,7 @@ def test_list(place: Place) -> None:
         "world_lines_bytes",
         "archived",
         "forked_from",
+        "external_agent",
     ]
     assert (mine[0]["title"], mine[0]["world_lines"], mine[0]["tokens"]) == ("first", 1, 440)
     assert mine[0]["work_dir"] == str(place.work)

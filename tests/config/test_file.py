@@ -571,11 +571,12 @@ command = ["a"]
     )
     agent = config.external_agents["codex"]
     assert (agent.command, agent.env) == (("codex-acp", "-c", "model=o3"), ("OPENAI_API_KEY",))
-    assert list(config.external_agents) == ["codex", "odd"]
+    # An agent that is known needs no command; whether this one is, is known where it is started.
+    assert list(config.external_agents) == ["codex", "none", "odd"]
+    assert config.external_agents["none"] == ("none", (), ("A",), True)
     said = [notice.partition(": ")[2].partition(";")[0] for notice in config.notices]
     assert [words[:52] for words in said] == [
         "external_agents.line.command must be a list of words",
-        "external_agents.none.command is missing, for example",
         "external_agents.odd.env must be a list of names of v",
         "external_agents.../up must be a name of letters, dig",
     ]

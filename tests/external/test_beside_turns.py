@@ -25,6 +25,7 @@ from kimi_tui.soul.errors import RefusedByHook
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.main.commands import external_agents
 from kimi_tui.tui.main.commands.table import COMMANDS
+from kimi_tui.tui.sessions.catalog import SessionCatalog
 from kimi_tui.wire import events as ev
 
 from .conftest import AgentDesk
@@ -70,8 +71,8 @@ async def test_the_users_servers_are_told_where_the_agent_takes_them(
             }
         (said,) = [each for each in one.of(ev.Notice) if "MCP" in each.text]
         for name in ("old (the agent connects to no servers over SSE)", "few (some", "alone (it"):
-            assert name in said.advice
-        assert "and 1 more" in said.advice
+            assert name in said.text
+        assert "and 1 more" in said.text
         assert one.soul.host.offered.names == ("files", "web")
     text = (desk.home / "config.toml").read_text()
     (desk.home / "config.toml").write_text(
@@ -98,7 +99,7 @@ def test_a_projects_server_that_was_allowed_in_the_sandbox_stays_there(desk: Age
     _write_servers(desk, c={"command": str(planted)})
     offered = offered_servers(desk.work, environ, http=True, sse=True)
     assert offered.names == ("b",)
-    assert "sandboxed commands can change it" in offered.left_out_words
+    assert "sandboxed commands can change it" in offered.left_out_words("scripted")
 
 
 async def test_hooks_about_turns_run_and_those_around_tools_do_not(
@@ -169,6 +170,14 @@ async def test_a_form_is_asked_for_field_by_field(desk: AgentDesk) -> None:
         assert one.asked[1].multi_select
         one.answer = lambda _: "no"
         assert json.loads(await one.say(f"form {json.dumps(form)}")) == {"action": "decline"}
+        # A field for another answer is no question of its own.
+        with_own = {"q": form["properties"]["kind"], "q_custom": {"type": "string"}}
+        for answer, content in (("Plan A", {"q": "a"}), ("Neither", {"q_custom": "Neither"})):
+            one.answer = lambda _, said=answer: said
+            before = len(one.asked)
+            said = json.loads(await one.say(f"form {json.dumps({'properties': with_own})}"))
+            assert said == {"action": "accept", "content": content}
+            assert len(one.asked) == before + 1
         one.answer = lambda asked: asked.options[0]
         assert json.loads(await one.say("address https://example.org/login")) == {
             "action": "accept"
@@ -225,6 +234,9 @@ async def test_commands_of_our_own_agent_are_refused_in_one_line(
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[-1] == "agent"
     assert row.split()[-1] == "scripted"
+    catalog = SessionCatalog(desk.home, desk.work)
+    (listed,) = catalog.described(catalog.folders(everywhere=False))
+    assert listed.external_agent == "scripted"
     with pytest.raises(ConfigError, match="--model works only with kimi-tui's own agent"):
         launch_of(Options(work_dir=str(desk.work), newest=True, model="x"))
     with pytest.raises(ConfigError, match="--no-thinking works only"):
@@ -242,3 +254,21 @@ def test_an_agent_that_is_known_needs_no_command(desk: AgentDesk) -> None:
     assert (program.argv[0], program.mcp) == (sys.executable, False)
     with pytest.raises(AgentMissing, match="has no command"):
         agent_program("nobody", (), agents, os.environ, desk.work)
+
+
+async def test_one_session_is_open_at_the_agent(desk: AgentDesk, able: Able) -> None:
+    able("fork resume close")
+    async with desk.session() as one:
+        for word in ("one", "two", "three"):
+            await one.say(f"say {word}")
+            assert one.soul.host.tidying is not None
+            await one.soul.host.tidying
+        opened = [each["sessionId"] for each in desk.sent_of("session/prompt")]
+        closed = [each["sessionId"] for each in desk.sent_of("session/close")]
+        assert closed == opened[:2]
+        # A rewind opens a closed one again.
+        await one.soul.travel.rewind(Target(one.point))
+        await one.soul.travel.rewind(Target(one.soul.session.context.checkpoints[2].id))
+        assert json.loads(await one.say("know")) == ["say one", "know"]
+        assert [each["sessionId"] for each in desk.sent_of("session/resume")] == [opened[0]]
+        assert len(desk.sent_of("session/new")) == 1

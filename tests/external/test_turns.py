@@ -60,6 +60,15 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         assert one.soul.agent_words == "scripted, Code"
 
 
+async def test_a_change_that_failed_is_none(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        await one.say("refused a.txt")
+        (result,) = one.of(ev.ToolResult)
+        assert result.is_error
+        assert not [block for block in result.display if isinstance(block, DiffBlock)]
+        assert not one.of(ev.FilesChanged)
+
+
 async def test_a_question_has_exactly_the_answers_of_the_agent(desk: AgentDesk) -> None:
     async with desk.session() as one:
         one.answer = lambda _: "Always go for it"
@@ -239,7 +248,7 @@ async def test_an_agent_that_is_not_there_is_said_before_the_screen(desk: AgentD
     ("words", "said"),
     [
         ("login", "scripted is not logged in: Authentication required."),
-        ("future", "scripted speaks version 9 of the Agent Client Protocol"),
+        ("future", "scripted uses version 9 of the Agent Client Protocol"),
     ],
 )
 async def test_an_agent_that_cannot_begin_says_why(

@@ -74,7 +74,7 @@ def test_3_a_refusal_with_strict(scripts: Scripts) -> None:
 def test_5_each_budget(scripts: Scripts) -> None:
     scripts.config.write_text(PRICES.format(url=scripts.server.base_url))
     for option, subtype, words in (
-        (("--max-steps", "1"), "error_max_turns", "took 1 step "),
+        (("--max-steps", "1"), "error_max_turns", "limit of 1 step"),
         (("--max-tokens", "10"), "error_max_tokens", "limit of 10 tokens"),
         (("--max-cost", ".01"), "error_max_budget_usd", "cost limit of 0.01"),
     ):

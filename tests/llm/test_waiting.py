@@ -119,9 +119,9 @@ async def test_elsewhere_every_byte_before_the_answer_is_a_sign_of_life(
 @pytest.mark.parametrize(
     ("answer", "first_s", "words"),
     [
-        (late(Stall()), 0.0, r"was silent for 0\.1 s"),
-        (replace(say("late"), before=(Stall(),)), 0.0, r"was silent for 0\.1 s"),
-        (late(*ALIVE, Stall()), 0.0, r"was silent for 0\.1 s"),
+        (late(Stall()), 0.0, r"sent nothing for 0\.1 s"),
+        (replace(say("late"), before=(Stall(),)), 0.0, r"sent nothing for 0\.1 s"),
+        (late(*ALIVE, Stall()), 0.0, r"sent nothing for 0\.1 s"),
         (late(*ALIVE * 90), 0.05, r"has not begun to answer for 0\.05 s"),
     ],
 )
@@ -142,7 +142,7 @@ async def test_within_an_answer_bytes_without_an_event_are_no_sign_of_life(
 ) -> None:
     first = say("a b c")
     server.script(replace(first, ops=(*first.ops[:2], *((sign, Wait(0.02)) * 3_000))))
-    with pytest.raises(AnswerOverdueError, match=r"was silent for 0\.1 s"):
+    with pytest.raises(AnswerOverdueError, match=r"sent nothing for 0\.1 s"):
         await ask(connect)
 
 
@@ -162,7 +162,7 @@ async def test_it_is_waited_on_where_that_is_decided(
     answer = replace(say("fine"), before=(Gate(),)) if before_head else late(Gate())
     server.script(answer)
     assert (await ask(connect, on_overdue=wait_on)).message.text == "fine"
-    assert asked == ["127.0.0.1 was silent for 0.1 s."] * 2
+    assert asked == ["127.0.0.1 sent nothing for 0.1 s."] * 2
     assert len(server.requests) == 1
 
 
@@ -229,7 +229,7 @@ async def test_a_pause_within_an_answer_is_waited_out_where_that_is_decided(
     server.script(replace(broken, ops=(*broken.ops[:2], Gate(), *broken.ops[2:])), say("again"))
     done = await ask(connect, TWICE, on_overdue=wait_on)
     assert done.message.text == "some words"
-    assert asked == [("127.0.0.1 was silent for 0.1 s.", is_near)]
+    assert asked == [("127.0.0.1 sent nothing for 0.1 s.", is_near)]
     assert len(server.requests) == 1
 
 

@@ -123,7 +123,7 @@ async def test_what_ends_a_turn_is_an_exit_code_with_a_sentence(home: Path) -> N
         server.script(call("ReadFile", {"path": "a.txt"}))
         code, _, err = await said(few, "go on for ever")
         assert code == 1
-        assert "took 1 step " in err
+        assert "limit of 1 step" in err
     code, _, err = await said(launch_at(home)._replace(choice=NeedsChoice()), "hi")
     assert code == 2
     assert "no model" in err
@@ -188,7 +188,7 @@ async def test_steps_that_are_used_up_are_counted(tmp_path: Path) -> None:
         with pytest.raises(MaxStepsReached) as ended:
             await on.soul.run("go on for ever")
         assert ended.value.n_steps == 2
-        assert "took 2 steps" in on.ear.of(ev.TurnEnd)[-1].error
+        assert "limit of 2 steps" in on.ear.of(ev.TurnEnd)[-1].error
 
 
 async def test_a_turn_that_is_stopped_is_cancelled_for_its_caller_alone(tmp_path: Path) -> None:

@@ -272,8 +272,11 @@ class Travels:
 
     async def _begin(self, work: Coroutine[Any, Any, object]) -> None:
         """Run a turn until it ends, or waits for an answer."""
-        if self.turn is not None:
+        if self.soul.running:
             await work  # it is refused
+        if self.turn is not None:
+            # A turn that waited for an answer has gone on without one and ended: a mode allowed what it asked for.
+            await self._goes_on()
         self._ear.drain()
         self.turn = asyncio.create_task(until_end(work))
         await self._goes_on()
@@ -426,7 +429,12 @@ class Travels:
         agents = self.soul.agents
         if agents is None or not agents.states:
             return
-        name = self.random.choice(agents.states).name
+        # Mostly one that can be rewound: its step is on the current world line, and the files are known.
+        here = {point.uid for point in self.first.model.timeline.tree.live}
+        states = [one for one in agents.states if one.uid in here] or agents.states
+        name = self.random.choice(states).name
+        if not self.soul.running:
+            await self.soul.files_ready()
         told, heard = await agents.listen(name)
         await agents.unlisten(name, heard)
         ids = [r.event.id for r in told if isinstance(r.event, ev.CheckpointCreated)]

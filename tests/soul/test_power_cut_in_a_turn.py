@@ -79,7 +79,8 @@ async def test_no_change_without_its_call_and_nothing_lost_in_the_middle(
         storage.before = lambda _name, _arguments: None
         whole = [message.model_dump_json() for message in on.session.context.messages]
         await on.session.sync()
-    assert len(cuts) >= 25 // every
+    # Records that are ready at the same time are written together, so a busy machine makes fewer calls.
+    assert n_calls > 20
     assert cuts[-1].done == {*MARKS}
     for cut in cuts:
         session = Session(cut.folder, tmp_path / "work")

@@ -395,7 +395,7 @@ async def test_a_template_without_tools_is_chatted_with_without_them(
             assert "tools" not in request.body
             assert "you have no tools" in request.messages[0]["content"]
         (notice,) = [one for one in on.ear.notices() if one.topic == ev.FORM_TOPIC]
-        assert "takes no tools" in notice.text
+        assert "does not support tools" in notice.text
         parts = {part.name: part.tokens for part in await soul.window_parts()}
         assert parts["tools"] == 0
         # The user may know better, and say so.

@@ -16,7 +16,7 @@ import socket
 import sys
 import traceback
 import warnings
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -54,7 +54,8 @@ class Parallel:
         config: the configuration of pytest.
         n_workers: the number of workers.
         unit_of: returns the name of a test's unit for the test's id; all tests of a unit run in one process, in their order.
-        comes_first: returns whether a worker takes a unit before others, for the worker's index and the unit's name.
+        kind_of: returns the kind of a unit for its name.
+        kinds_of: returns all kinds for the index of a worker, in the order in which it takes them.
         warm_up: called before the first fork.
     """
 
@@ -64,15 +65,18 @@ class Parallel:
         n_workers: int,
         *,
         unit_of: Callable[[str], str],
-        comes_first: Callable[[int, str], bool],
+        kind_of: Callable[[str], str],
+        kinds_of: Callable[[int], Sequence[str]],
         warm_up: Callable[[], object],
     ) -> None:
         self._config = config
         self._n_workers = n_workers
         self._unit_of = unit_of
-        self._comes_first = comes_first
+        self._kind_of = kind_of
+        self._kinds_of = kinds_of
         self._warm_up = warm_up
-        self._units: dict[str, deque[int]] = {}
+        self._units: defaultdict[str, deque[deque[int]]] = defaultdict(deque[deque[int]])
+        """The units of each kind that no worker has taken."""
         self._workers: dict[Connection, _Worker] = {}
 
     @pytest.hookimpl(tryfirst=True)
@@ -80,14 +84,17 @@ class Parallel:
         """Run all tests; return True as pytest's own loop does, or None to leave them to it."""
         if session.testsfailed or session.config.option.collectonly or len(session.items) < 2:
             return None
+        units: defaultdict[str, deque[int]] = defaultdict(deque[int])
         for place, item in enumerate(session.items):
-            self._units.setdefault(self._unit_of(item.nodeid), deque()).append(place)
+            units[self._unit_of(item.nodeid)].append(place)
+        for name, places in units.items():
+            self._units[self._kind_of(name)].append(places)
         self._warm_up()
         # A garbage collection in a fork would copy the pages of all objects that exist now.
         gc.freeze()
         forks.share(forks.meeting())
         try:
-            for number in range(min(self._n_workers, len(self._units))):
+            for number in range(min(self._n_workers, len(units))):
                 self._start(session, number)
             while self._workers:
                 for channel in wait([*self._workers]):
@@ -184,10 +191,10 @@ class Parallel:
 
     def _next_unit(self, number: int) -> deque[int]:
         """Return the tests that a worker runs next; none at the end."""
-        for name in self._units:
-            if self._comes_first(number, name):
-                return self._units.pop(name)
-        return self._units.pop(next(iter(self._units))) if self._units else deque()
+        for kind in self._kinds_of(number):
+            if self._units[kind]:
+                return self._units[kind].popleft()
+        return deque()
 
     def _bury(self, session: pytest.Session, worker: _Worker) -> None:
         """Report the test in which a worker died, if it was running one, and start another worker in its place."""
@@ -206,8 +213,8 @@ class Parallel:
             )
             self._config.hook.pytest_runtest_logreport(report=report)
         if worker.given:
-            self._units[f"what {worker.pid} has left"] = worker.given
-        if self._units:
+            self._units[self._kinds_of(worker.number)[0]].appendleft(worker.given)
+        if any(self._units.values()):
             self._start(session, worker.number)
 
 

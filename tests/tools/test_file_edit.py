@@ -846,6 +846,17 @@ async def test_nothing_to_change_is_said_and_not_asked(bench: Bench) -> None:
 plain = st.text(alphabet="ab \n", max_size=30)
 
 
+def _n_places(text: str, old: str) -> int:
+    return sum(text.startswith(old, at) for at in range(len(text)))
+
+
+def test_places_that_overlap_are_two() -> None:
+    text = "}\n}\n}\n"
+    with pytest.raises(ToolProblem, match=r"occurs 2 times, at lines 1, 2\. "):
+        replaced(text, Edit(old="}\n}", new="}"))
+    assert replaced(text, Edit(old="}\n}", new="}", replace_all=True)) == ("}\n}\n", 1)
+
+
 @given(before=plain, old=plain.filter(bool), new=plain, after=plain, crlf=st.booleans())
 def test_a_replacement_is_what_str_replace_gives(
     before: str, old: str, new: str, after: str, crlf: bool
@@ -854,7 +865,7 @@ def test_a_replacement_is_what_str_replace_gives(
     stored = text.replace("\n", "\r\n") if crlf else text
     if old == new:
         return
-    if text.count(old) > 1:
+    if _n_places(text, old) > 1:
         with pytest.raises(ToolProblem, match="not unique"):
             replaced(stored, Edit(old=old, new=new))
         return
@@ -877,7 +888,7 @@ def test_a_replacement_in_mixed_line_ends_touches_no_other_line(
     old = "\n".join(line for line, _ in lines[first : last + 1])
     before, after = lines[:first], lines[last + 1 :]
     text = "".join(line + end for line, end in lines)
-    if "\n".join(new) == old or text.replace("\r\n", "\n").count(old) > 1:
+    if "\n".join(new) == old or _n_places(text.replace("\r\n", "\n"), old) > 1:
         return
     result, _ = replaced(text, Edit(old=old, new="\n".join(new)))
     assert result.startswith("".join(line + end for line, end in before))

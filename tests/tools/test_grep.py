@@ -351,6 +351,42 @@ async def test_a_flood_of_matches_is_bounded(
     assert ended(tmp_path)
 
 
+async def test_files_come_in_the_order_of_the_names_in_their_paths(bench: Bench) -> None:
+    names = [
+        "b",
+        "a/b",
+        "a-b",
+        "a.b/c",
+        "a b",
+        "a/b.c/d",
+        "a/b-c",
+        "Z",
+        "\N{LATIN SMALL LETTER E WITH ACUTE}/z",
+    ]
+    names += [f"many/{n % 60}/{n}" for n in range(1100)]
+    for name in names:
+        bench.write(name, "needle\nneedle")
+    in_order = sorted(names, key=lambda name: name.encode().split(b"/"))
+    files = await bench.run("Grep", pattern="needle", head_limit=2000)
+    assert files.output.split("\n") == in_order
+    counts = await bench.run("Grep", pattern="needle", output_mode="count", head_limit=2000)
+    assert counts.output.split("\n") == [f"{name}:2" for name in in_order]
+
+
+async def test_more_files_than_are_read_are_the_first_of_all(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        bench.write(name, "hit")
+    monkeypatch.setattr(grep, "OUTPUT_BYTES", 1000)
+    code = "[show('a') for _ in range('--sort=path' in sys.argv)]\nwhile True: show('b')"
+    slow_rg(monkeypatch, tmp_path, f"def show(n): print('./' + n + '\\0' '1', flush=True)\n{code}")
+    outcome = await bench.run("Grep", pattern="x", head_limit=2)
+    assert outcome.output == "a\nb"
+    assert "far more than can be shown" in outcome.message
+    assert ended(tmp_path)
+
+
 async def test_a_cancelled_search_ends_its_process(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

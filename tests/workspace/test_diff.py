@@ -184,7 +184,7 @@ def test_it_is_known_after_a_new_start(lines: Lines) -> None:
 
 def test_what_is_not_known_is_not_guessed(lines: Lines) -> None:
     lines.step("left", a="left\n")
-    unknown = "There is no file snapshot of the checkpoint where the two branches diverge."
+    unknown = "There is no file snapshot of the checkpoint where the two world lines diverge."
     assert lines.tracker.divergence(["never"], ["left"]).reason == unknown
     assert lines.tracker.divergence(["left"], ["never"]).reason == unknown
 

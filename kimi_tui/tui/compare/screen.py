@@ -568,6 +568,7 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         gauge: a gauge with the present state, shown as on the main screen.
         load_image: reads an image of a message; None if images are only named.
         write: called with text that is typed here and meant for the prompt.
+        copies: whether a message of the other line can be copied to the current one.
     """
 
     HELP_TITLE = "Comparison"
@@ -598,7 +599,9 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         gauge: Gauge | None = None,
         load_image: LoadImage | None = None,
         write: Callable[[str], None] | None = None,
+        copies: bool = True,
     ) -> None:
+        self._copies = copies
         self._table = FileModel(found)
         super().__init__(CompareSides(comparison, load_image), self._table, write)
         self._found = found
@@ -659,10 +662,12 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         divider = Span(glyphs.step, "line")
         tokens = f"{formatting.tokens(left_tokens)} tokens" if left_tokens else ""
         mark = Span(glyphs.lost, "lost")
-        other = _side_head(mark, f"World line {info.n}", self._line_name, when, tokens, column)
+        other = _side_head(
+            glyphs, mark, f"World line {info.n}", self._line_name, when, tokens, column
+        )
         mark = Span(glyphs.turn, "accent")
         used = formatting.tokens(self._used)
-        live = _side_head(mark, "Current", "", "", used, width - column - 1)
+        live = _side_head(glyphs, mark, "Current", "", "", used, width - column - 1)
         names = Line((*other, divider, *live))
         rows = [Line(tuple(left)), names, Line((Span(" " * column), divider))]
         return rows if self.has_class("-short") else [BLANK, rows[0], BLANK, *rows[1:]]
@@ -675,7 +680,10 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         self._sides.refresh()
 
     def _name_keys(self) -> None:
-        wordings: list[tuple[Hint, ...]] = [LONG_HINTS, HINTS]
+        wordings: list[tuple[Hint, ...]] = [
+            tuple(hint for hint in hints if self._copies or hint[0] != "s")
+            for hints in (LONG_HINTS, HINTS)
+        ]
         if self._files.focused_here:
             wordings = [
                 tuple((key, "file diff" if key == "Enter" else meaning) for key, meaning in one)
@@ -714,6 +722,8 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
 
     def action_answer(self, action: Literal["jump", "send"]) -> None:
         """Close the screen with an action on the selected message of the other line."""
+        if action == "send" and not self._copies:
+            return
         entries = self._sides.comparison.sides["other"]
         index = self._sides.selected if self._sides.side == "other" else -1
         block = entries[index].block if 0 <= index < len(entries) else None
@@ -728,12 +738,14 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         self.dismiss(None)
 
 
-def _side_head(mark: Span, which: str, name: str, when: str, figure: str, width: int) -> list[Span]:
+def _side_head(
+    glyphs: Glyphs, mark: Span, which: str, name: str, when: str, figure: str, width: int
+) -> list[Span]:
     """Return the heading of one side: its line, its tokens, and as much as fits of its name and of the time at which it was left."""
     left = [Span("  "), mark, Span(" "), Span(which, "strong")]
     room = width - spans_width(left) - cell_len(figure) - 2 - 4
     if name and room >= _LEAST_NAME:
-        name = formatting.cut(name, room)
+        name = formatting.cut(name, room, glyphs.cut)
         left += [Span("  "), Span(name)]
         room -= cell_len(name) + 2
     said = next((one for one in (when, when.removeprefix("created ")) if cell_len(one) <= room), "")

@@ -709,7 +709,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             shown = f"[{word or 'default'}]" if is_set else f" {word or 'default'} "
             row.append(Span(f" {shown}", "strong" if is_set else "quiet"))
         self._thinking.show(plain(one_line(whole)), *([Line(tuple(row))] if row else []))
-        effort = ((f"{glyphs.back}{glyphs.to}", "thinking"),) if steps else ()
+        effort = ((f"{glyphs.back}{glyphs.to}", "reasoning"),) if steps else ()
         self.query_one(Footer).hints = (
             ("Enter", "use"),
             ("Ctrl+S", "this folder"),

@@ -421,7 +421,7 @@ def retry_card(block: RetryBlock, room: LayoutRoom) -> list[Line]:
         Span("  "),
         Span(room.glyphs.running, "warn"),
         Span(" "),
-        Span(f"Retrying in {left:.0f} s" if left else "Trying again now", "strong"),
+        Span(f"Retrying in {left:.0f} s" if left else "Retrying now", "strong"),
         Span("   "),
     ]
     attempt = f"attempt {min(block.attempt, block.max_attempts)} of {block.max_attempts}"

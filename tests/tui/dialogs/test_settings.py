@@ -94,7 +94,7 @@ async def test_settings_are_found_changed_and_kept(home: Path) -> None:
         # Some terminals tell of a modifier before the key that it is held for.
         await one.pilot.press("left_shift", "ctrl+left_control", "iso_level3_shift")
         await one.pilot.press("ctrl+s", "f5", "backspace", "enter")
-        await one.sees("Saved. The change takes effect at the next start.")
+        await one.sees("Saved. The change takes effect after a restart.")
         assert read_config(file).keys == {"send": "ctrl+s"}
 
 

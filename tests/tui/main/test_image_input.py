@@ -121,7 +121,7 @@ def test_what_is_no_image_stays_text(tmp_path: Path) -> None:
         ("a.png text.png", "text.png"),
         ("photo.HEIC", "photo.HEIC"),
     ):
-        with pytest.raises(ImageRefused, match=f"^{named} is not an image that models take"):
+        with pytest.raises(ImageRefused, match=f"^{named}: unsupported image format"):
             images_at(pasted, tmp_path, tmp_path)
     (tmp_path / "broken.png").write_bytes(png[:40])
     with pytest.raises(ImageRefused, match="broken"):

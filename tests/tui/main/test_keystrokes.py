@@ -427,7 +427,7 @@ async def test_what_is_written_while_a_question_waits_answers_nothing(home: Path
         panel = one.screen.bench.question  # pyright: ignore[reportPrivateUsage]
         assert panel is not None
         await one.pilot.press("enter")
-        await one.sees("stays in the prompt until you answer")
+        await one.sees("stays in the prompt. Answer first")
         # The other answers are tested with the panel alone.
         for words in ("yes but", "y "):
             area.put("")
@@ -546,7 +546,7 @@ async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_n
         typed(one, "yes")
         await one.sees("In the prompt: yes")
         await one.pilot.press("enter")
-        await one.sees("stays in the prompt until you answer")
+        await one.sees("stays in the prompt. Answer first")
         assert one.screen.prompt.area.text == "yes"
         assert one.screen.conversation.state.approvals
 

@@ -93,8 +93,8 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         assert "gives up in 10 min" in card
         assert "Enter now   Esc stop" in one.text()
         # The field gives way to the longer words with the next layout.
-        await one.until(lambda: "again in " in row_with(one, "step 1"))
-        found = re.search(r"again in (\d+) s", card)
+        await one.until(lambda: "retry in " in row_with(one, "step 1"))
+        found = re.search(r"Trying again in (\d+) s", card)
         assert found
         first = int(found[1])
         assert 38 <= first <= 41
@@ -103,9 +103,9 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         await one.pilot.press("x", "backspace")
         assert len(server.requests) == 1
         await one.pilot.press("enter")
-        await one.sees("Trying again now")
+        await one.sees("Retrying now")
         assert "Enter now" not in one.text()
-        assert "again in " not in row_with(one, "step 1")
+        assert "retry in " not in row_with(one, "step 1")
         server.release()
         await one.sees("Here it is.")
         await one.idle()
@@ -272,7 +272,7 @@ async def test_a_model_that_does_not_take_what_was_set_of_thinking_is_told_of(ho
         await one.say("/thinking off")
         await one.sees("kimi-test does not reason.")
         await one.say("/model fixed")
-        await one.sees("Thinking: fixed has no known setting")
+        await one.sees("Reasoning effort: fixed has no known setting")
         assert one.screen.bench.header.heading.model == "fixed"
 
 
@@ -328,7 +328,7 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         async with desk(home, server.base_url, window=None, dialect=None) as one:
             await one.sees("kimi-test has a context window")
             await one.sees(
-                "F4 or /window makes Ollama create a copy of the model with a context of 32,768 tokens."
+                "F4 or /window makes Ollama copy the model with a context of 32,768 tokens."
             )
             await one.sees("/tools on sends all tools.")
             await one.until(

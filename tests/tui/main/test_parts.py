@@ -157,9 +157,10 @@ async def test_commands_of_parts_that_are_missing_are_not_there(
         needing = {command.name for command in COMMANDS if command.needs not in (None, "session")}
         assert len(needing) == 30
         assert needing.isdisjoint(command.name for command in one.screen.commands)
-        # A missing command is treated as an unknown word: similar commands are named, and this one is not.
+        # A missing command is no unknown word: what the agent lacks is said, and the text can be sent to it.
         await one.say("/rewind")
-        await one.sees('"/rewind" is not a command.')
+        await one.sees("This agent does not support time travel; kimi-tui's own agent does.")
+        await one.sees("again sends the text to the agent.")
         one.screen.prompt.area.put("")
         await one.pilot.press(*"/un")
         await one.until(lambda: one.screen.prompt.area.text == "/un")
@@ -195,7 +196,7 @@ async def test_keys_and_clicks_on_parts_that_are_missing_say_so(
 ) -> None:
     async with bare(tmp_path, monkeypatch) as one:
         await one.pilot.press("ctrl+b")
-        await one.sees("This agent does not support background tasks.")
+        await one.sees("This agent does not support background tasks; kimi-tui's own agent does.")
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         footer = one.text().split("\n")[-1]
@@ -203,11 +204,11 @@ async def test_keys_and_clicks_on_parts_that_are_missing_say_so(
         for word in ("preview", "bookmark", "undo", "read"):
             assert word not in footer
         await one.pilot.press("up", "enter")
-        await one.sees("This agent does not support time travel.")
+        await one.sees("This agent does not support time travel; kimi-tui's own agent does.")
         await one.pilot.press("b")
-        await one.sees("This agent does not support bookmarks and pins.")
+        await one.sees("This agent does not support bookmarks and pins; kimi-tui's own agent does.")
         await one.pilot.press("u")
-        await one.sees("This agent does not support time travel.")
+        await one.sees("This agent does not support time travel; kimi-tui's own agent does.")
         await one.pilot.press("escape")
         one.screen.bench.focus_chat()
         await one.until(lambda: one.screen.transcript.has_focus)

@@ -127,6 +127,7 @@ async def test_esc_in_its_question_stops_it_and_esc_in_the_prompt_first_the_sub_
         await one.sees("Then not.")
         await one.say("Look")
         await server.received(6)
+        await one.until(lambda: len(one.screen.conversation.state.working_agents) == 2)
         await one.pilot.press("escape")
         await one.sees("Stopping 2 sub-agents. Press Esc again to stop the whole turn.")
         await one.idle()

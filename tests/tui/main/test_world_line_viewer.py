@@ -142,6 +142,8 @@ async def test_the_preview_confirms_what_was_seen(one: Desk) -> None:
     await press("ctrl+t", "home", "down")
     await one.sees("World line 1  Message 2")
     assert one.screen.bench.reading == 0
+    # The notice about the rewind covers the last row for some seconds.
+    one.screen.bench.chat_pane.dismiss()
     await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
     await press("space", "up", "up", "up")
     await one.until(lambda: "Message 3" in "".join(grey(one, WorldLineTranscript)[:1]))
@@ -182,6 +184,8 @@ async def test_a_glance_that_is_clicked_is_read(one: Desk) -> None:
     await one.sees("Rewound")
     await press("ctrl+t", "home", "down")
     await one.sees("◊ World line 1")
+    # The notice about the rewind covers the last row for some seconds.
+    one.screen.bench.chat_pane.dismiss()
     await one.until(lambda: any("Words 3.11" in row for row in chat(one)))
     # The line is named by its first message until it is given a name.
     assert "├─◊ 1   Message 3" in one.text()

@@ -332,7 +332,7 @@ async def test_the_row_tells_what_of_the_answer_is_waited_for(
         shown = desk.area.render_line(0).text
         assert words in shown
         assert shown.startswith(f"{desk.area.placeholder} "), "the placeholder is not cut"
-        assert ("token" in shown or "request" in shown) == bool(words)
+        assert ("token" in shown or "%" in shown) == bool(words)
         assert shown.rstrip().endswith("step 12")
         desk.bar.state = desk.bar.state._replace(asked_at=0.0, prompt_read=-1.0)
         await pilot.pause()

@@ -14,6 +14,7 @@ from support.conversation import named
 from support.story import LIMIT, Teller, until_arrived, whole_story
 from textual.strip import Strip
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import CheckpointNode, WorldLineNode
@@ -231,7 +232,7 @@ def test_now_stands_above_while_nothing_runs() -> None:
 
 
 @given(
-    st.text(max_size=60),
+    st.text(max_size=60).map(one_line),
     st.integers(0, 30_000),
     st.integers(-2_000_000, 2_000_000),
     st.sampled_from(["user", "step", "dmail", "compaction", "error"]),

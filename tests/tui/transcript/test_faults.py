@@ -24,7 +24,7 @@ from kimi_tui.projection.blocks import (
     UserBlock,
 )
 from kimi_tui.tui import faults, painter, rows
-from kimi_tui.tui.faults import NOTHING
+from kimi_tui.tui.faults import not_shown
 from kimi_tui.tui.rows import LayoutRoom, Line, plain_rows
 from kimi_tui.tui.transcript import layout, search, tool_card
 from kimi_tui.tui.transcript.layout import rows_of
@@ -136,8 +136,8 @@ def test_a_growing_answer_goes_on_as_plain_text(monkeypatch: pytest.MonkeyPatch)
 
 def test_where_even_plain_text_fails_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "clean", broken)
-    (line,) = plain_rows("text", 80)
-    assert NOTHING in line.text
+    (line,) = plain_rows("text", 300)
+    assert not_shown() in line.text
 
 
 async def test_the_program_goes_on_when_rows_cannot_be_painted(

@@ -396,15 +396,15 @@ async def test_a_retry_counts_down(monkeypatch: pytest.MonkeyPatch) -> None:
         talk.user("Hi")
         talk.tell(StepRetry(1, 2, 3, 4.0, "the server is overloaded (529)", 529))
         await feed(app, pilot, talk)
-        assert any("Trying again in 4 s" in row and "2 of 3" in row for row in app.rows)
+        assert any("Retrying in 4 s" in row and "2 of 3" in row for row in app.rows)
         due = talk.now + 4.0
         monkeypatch.setattr(time, "time", lambda: due - 2.0)
         app.transcript._tick_down()
         await pilot.pause()
-        assert any("Trying again in 2 s" in row for row in app.rows)
+        assert any("Retrying in 2 s" in row for row in app.rows)
         talk.tell(TextPart("Here"))
         await feed(app, pilot, talk)
-        assert not any("Trying" in row for row in app.rows)
+        assert not any("Retrying" in row for row in app.rows)
         assert app.transcript._tick is None
 
 

@@ -393,7 +393,7 @@ async def read_summary(main: MainParts, uid: str) -> None:
     here = next((one for one in found if one.uid == uid), None) if uid else None
     here = here or (found[-1] if found else None)
     if here is None:
-        main.bench.tell("The current conversation has no summary, as it was not compacted.")
+        main.bench.tell("The current conversation has no summary, because it was not compacted.")
         return
     point = main.bench.views.live_point(here.checkpoint_id)
     before = point.before if point is not None else 0

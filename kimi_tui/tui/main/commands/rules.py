@@ -395,7 +395,7 @@ def _skill_items(found: Sequence[SessionSkill]) -> Sequence[ListedItem]:
                 group="Yours" if one.origin == "user" else "This folder",
             ),
             f"{short(one.path)}\n{_SKILL_WORDS[state]}\n{one.description}".rstrip(),
-            "allow the skills of this folder" if state == "not allowed" else "",
+            "review and allow" if state == "not allowed" else "",
             None,
             result=_ALLOW if state == "not allowed" else "",
         )
