@@ -7,7 +7,6 @@ of the time, in pauses of up to 0.1 s. After a long session its objects are froz
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 from collections.abc import Generator
@@ -30,10 +29,7 @@ def harden() -> None:
     """
     if sys.platform != "linux":
         return
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    except (OSError, AttributeError):
-        return
+    _call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def tune_malloc() -> None:
@@ -43,17 +39,26 @@ def tune_malloc() -> None:
     arena per thread: requests of some megabytes, made again in every step, would stay in memory several times. One arena is
     enough, as only one thread runs Python at a time. It does nothing if the library has no such settings.
     """
-    choose = getattr(ctypes.CDLL(None), "mallopt", None)
-    if choose is not None:
-        choose(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-        choose(_M_ARENA_MAX, 1)
+    _call("mallopt", _M_MMAP_THRESHOLD, _LARGE_BYTES)
+    _call("mallopt", _M_ARENA_MAX, 1)
 
 
 def trim_heap() -> None:
     """Return freed memory to the system, if the C library can; it takes some milliseconds, so call it in a thread."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    _call("malloc_trim", 0)
+
+
+def _call(name: str, *arguments: int) -> None:
+    """Call a function of the C library with integers of 32 bits, if the library has it."""
+    # This is done before the first paint of the app, and the import of `ctypes` takes four times as long as that of this module.
+    from _ctypes import call_function, dlopen, dlsym
+
+    try:
+        # Without a name this opens the process itself, with the libraries that it has loaded.
+        function = dlsym(dlopen(None, 0), name)  # pyright: ignore[reportArgumentType]
+    except OSError:
+        return
+    call_function(function, arguments)
 
 
 class GarbageCollector:

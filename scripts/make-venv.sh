@@ -26,7 +26,7 @@ is_new_enough() {
 }
 
 find_python() {
-    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python; do
+    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python3.15 python; do
         if is_new_enough "$candidate"; then
             say "$candidate"
             return

@@ -226,7 +226,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     # Tests leave little garbage, so it is collected less often than by default, without a noticeable pause.
-    gc.set_threshold(5_000, 10, 10)
+    gc.set_threshold(400_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,7 @@ from kimi_tui.config.settings import ConfigError
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import CannotOpen, Options, launch_of
 from kimi_tui.program import DONE, INTERRUPTED, TERMINATED, VERSION
+from kimi_tui.session.errors import SessionError, SessionNotFound
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.opening import open_session
 
@@ -84,6 +85,7 @@ class EditorAgent(acp.Agent):
                     resume=schema.SessionResumeCapabilities(),
                     fork=schema.SessionForkCapabilities(),
                     close=schema.SessionCloseCapabilities(),
+                    delete=schema.SessionDeleteCapabilities(),
                     additional_directories=schema.SessionAdditionalDirectoriesCapabilities(),
                 ),
             ),
@@ -312,8 +314,18 @@ class EditorAgent(acp.Agent):
         return schema.SetSessionConfigOptionResponse(config_options=session.options())
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a method that the protocol does not have."""
-        raise RequestError.method_not_found(f"_{method}")
+        """Delete a session (`session/delete`); refuse any other method that the package does not know."""
+        if method != "session/delete":
+            raise RequestError.method_not_found(f"_{method}")
+        session_id = params.get("sessionId")
+        if not isinstance(session_id, str) or not session_id:
+            raise RequestError(_INVALID, "The request names no session.")
+        await self.close_session(session_id)
+        try:
+            await asyncio.to_thread(_throw_away, session_id)
+        except SessionError as error:
+            raise RequestError(_INVALID, str(error)) from error
+        return {}
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
         """Ignore a notification that the protocol does not have."""
@@ -323,6 +335,20 @@ class EditorAgent(acp.Agent):
         for session_id in list(self._sessions):
             with contextlib.suppress(Exception):
                 await self.close_session(session_id)
+
+
+def _throw_away(session_id: str) -> None:
+    """Move a session to the trash, from which `kimi-tui sessions restore` brings it back; nothing if there is none with this id.
+
+    Raises:
+        SessionError: another process has it open, or it could not be moved.
+    """
+    store = SessionStore(data_dir())
+    with contextlib.suppress(SessionNotFound):
+        found = store.find(session_id)
+        # Nothing but the complete id is enough to delete a session.
+        if found.id == session_id:
+            store.move_to_trash(found)
 
 
 def _servers(given: Sequence[Server]) -> tuple[ServerConfig, ...]:

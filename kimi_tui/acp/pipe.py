@@ -19,6 +19,8 @@ _STDERR = 2
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
 _MOST_AHEAD = 1 << 20
+_UNKNOWN = frozenset({"session/delete"})
+"""The methods of the protocol that the package does not pass on; they are passed on as methods outside of it, with a `_`."""
 
 
 class Pipe:
@@ -85,8 +87,8 @@ class Pipe:
                 continue
             if isinstance(found, dict):
                 message = cast("dict[str, Any]", found)
-                if isinstance(message.get("method", ""), str):
-                    return message
+                if isinstance(method := message.get("method", ""), str):
+                    return {**message, "method": f"_{method}"} if method in _UNKNOWN else message
             await self._refuse(_INVALID_REQUEST, "This line is not a JSON-RPC message.")
         return None
 

@@ -27,7 +27,7 @@ from kimi_tui.commands.console import (
 )
 from kimi_tui.commands.sessions import chosen_session, lacking_words
 from kimi_tui.foreign_text import one_line
-from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
+from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, LOCKED, TERMINATED, USAGE
 from kimi_tui.tui.formatting import counted, cut, tokens
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _MODES = ("plan", "ask", "edits", "sandboxed", "all")
 _MOST = 4
+_NOTHING = "–"
 _TABLE_COLUMNS = 110
 """The width of a terminal for a row for each future; a narrower one would cut most of it."""
 
@@ -210,16 +211,25 @@ class _FuturesRun:
         self._options = options
         self._launch = launch
         self._signal = 0
-        self._shown: dict[str, tuple[object, ...]] = {}
+        self._shown: dict[str, tuple[str, int, str]] = {}
+        self._whys: set[str] = set()
         self._refusing: set[str] = set()
         self._stopping: asyncio.Task[None] | None = None
 
     async def main(self) -> int:
         """Run to the end; return the exit code."""
         from kimi_tui.futures.running import Futures
+        from kimi_tui.launch import CannotOpen
+        from kimi_tui.session.errors import SessionLocked
         from kimi_tui.soul.opening import open_session
 
-        opened = await open_session(self._launch)
+        try:
+            opened = await open_session(self._launch)
+        except CannotOpen as no:
+            if isinstance(no.__cause__, SessionLocked):
+                # The general advice names an option that this command has not.
+                raise CannotOpen(str(no.__cause__), LOCKED) from no
+            raise
         async with aclosing(opened.soul) as soul:
             for notice in opened.notices:
                 complain(notice)
@@ -263,20 +273,33 @@ class _FuturesRun:
         if not self._options.quiet:
             from kimi_tui.headless.output import progress
 
-            progress(words)
+            lines = [words]
+            if sys.stderr.isatty():
+                width = os.get_terminal_size(sys.stderr.fileno()).columns or _TABLE_COLUMNS
+                lines = textwrap.wrap(one_line(words), width, subsequent_indent="  ")
+            for line in lines:
+                progress(line)
 
     def _changed(self, futures: Futures, key: str) -> None:
         state = futures.state(key)
         for asked_key, request in futures.asked:
             if asked_key == key and request.id not in self._refusing:
                 self._refuse(futures, key, request.id)
-        told = (state.state, state.step, state.why)
-        if self._shown.get(key) != told and state.state != "preparing":
+        if state.state == "preparing":
+            return
+        # At each request a future waits for its turn and gets it; a reason to wait is told once.
+        waits = state.state == "waiting"
+        news = "" if waits and state.why in self._whys else state.why
+        told = ("running" if waits else state.state, state.step, "" if waits else news)
+        if self._shown.get(key) != told or (waits and news):
             self._shown[key] = told
+            does = state.state if news else told[0]
+            if waits:
+                self._whys.add(news)
             step = f", step {state.step}" if state.step else ""
             used = f", {tokens(state.tokens)} tokens" if state.tokens else ""
-            why = f" ({state.why})" if state.why else ""
-            self._tell(f"· {state.name}: {state.state}{step}{used}{why}")
+            why = f" ({news})" if news else ""
+            self._tell(f"· {state.name}: {does}{step}{used}{why}")
 
     def _refuse(self, futures: Futures, key: str, request_id: str) -> None:
         """Refuse a request: nobody is there to answer."""
@@ -364,14 +387,14 @@ def _print(states: Sequence[FutureChanged]) -> None:
                 str(one.number),
                 one.name,
                 one.state,
-                check or "–",
-                counted(len(one.own_check), "file") if one.own_check else "–",
+                check or _NOTHING,
+                counted(len(one.own_check), "file") if one.own_check else _NOTHING,
                 f"{counted(one.files, 'file')}, lines +{one.added} -{one.removed}",
                 str(one.step),
                 tokens(one.tokens),
-                f"{one.cost:.4f}" if one.cost >= 0 else "–",
+                f"{one.cost:.4f}" if one.cost >= 0 else _NOTHING,
                 f"{max(0.0, one.ended_at - one.began_at):.0f} s",
-                str(one.world_line or "–"),
+                str(one.world_line or _NOTHING),
             ]
         )
     head = [
@@ -385,7 +408,7 @@ def _print(states: Sequence[FutureChanged]) -> None:
         "tokens",
         "cost",
         "time",
-        "line",
+        "world line",
     ]
     columns = shutil.get_terminal_size().columns
     if not sys.stdout.isatty() or columns >= _TABLE_COLUMNS:
@@ -393,7 +416,8 @@ def _print(states: Sequence[FutureChanged]) -> None:
         return
     for number, name, state, *more in rows:
         say(f"{number} {cut(one_line(name), columns - 2)}")
-        facts = [state, *(f"{of} {text}" for of, text in zip(head[3:], more, strict=True))]
+        named = zip(head[3:], more, strict=True)
+        facts = [state, *(f"{of} {text}" for of, text in named if text != _NOTHING)]
         print(textwrap.fill(", ".join(facts), columns, initial_indent="  ", subsequent_indent="  "))
 
 

@@ -7,6 +7,7 @@ sentences for the user.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -42,7 +43,7 @@ _START_S = 90.0
 _ANSWER_S = 60.0
 """Seconds for every other answer but that to a prompt."""
 _DELETE_S = 10.0
-"""Seconds for the answer to the deletion of a session, for which nobody waits."""
+"""Seconds for the answer to the closing or deletion of a session, for which nobody waits."""
 _MOST_AHEAD = 2_000
 """Updates that wait to be shown; the agent waits then."""
 _AUTH_REQUIRED = -32000
@@ -168,6 +169,8 @@ class AgentConnection:
         self.abilities = Abilities()
         self.facts = AgentFacts()
         self.servers: Sequence[Server] = ()
+        self._open: dict[str, None] = {}
+        """The sessions that are open at the agent, in the order in which they were opened."""
         self._updates: deque[Any] = deque()
         self._news = asyncio.Event()
 
@@ -348,6 +351,17 @@ class AgentConnection:
             self._repeats = False
         self._use(said.session_id, said)
 
+    async def leave_others(self) -> None:
+        """Close the sessions that are open at the agent and not in use, if it can open them again: some have a process for each."""
+        if not (self.abilities.closes and self.goes_back):
+            return
+        for session in [one for one in self._open if one != self.session]:
+            self._open.pop(session, None)
+            with contextlib.suppress(AgentFailed):
+                await self._answer(
+                    self._running().close_session(session_id=session), "close a session", _DELETE_S
+                )
+
     async def delete(self, session: str) -> None:
         """Delete a session at the agent.
 
@@ -370,6 +384,7 @@ class AgentConnection:
 
     def _use(self, session: str, said: Any) -> None:
         self.session, self.is_fresh, self.begun_at = session, True, None
+        self._open[session] = None
         self.facts = AgentFacts(commands=self.facts.commands)
         if said is None:
             return

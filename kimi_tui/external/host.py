@@ -47,7 +47,7 @@ class AgentHost:
         tells_servers: whether it is told of the user's MCP servers, if its configuration does not say no.
         offered: the servers that it was told of, and those that were left out.
         title_told: the title that it gave its session; empty for none.
-        tidying: deletes copies of its sessions; None before that has begun.
+        tidying: closes its other sessions and deletes copies; None before that has begun.
     """
 
     def __init__(
@@ -150,11 +150,10 @@ class AgentHost:
 
     def _tell_left_out(self, offered: OfferedServers) -> None:
         """Say once which MCP servers the agent is not told of."""
-        if (words := offered.left_out_words) and words not in self._told:
+        words = offered.left_out_words(self.title)
+        if words and words not in self._told:
             self._told.add(words)
-            self.tell(
-                f"{self.title} uses the MCP servers of its own configuration and yours.", words
-            )
+            self.tell(words, "/external-agent lists your MCP servers that it gets.")
 
     def on_facts(self) -> None:
         """Take over what the agent says of its settings."""
@@ -196,12 +195,15 @@ class AgentHost:
         return self.connection.setting(category) if self.connection else None
 
     def tidy(self, connection: AgentConnection) -> None:
-        """Begin to delete the copies of sessions that no world line needs, once for each start of the program."""
-        if connection.abilities.deletes and connection is not self._tidied:
-            self._tidied = connection
-            self.tidying = asyncio.create_task(self._tidy(connection), name="delete copies")
+        """Begin to close sessions that are not in use, and once for each start of the program to delete copies that no world line needs."""
+        if self.tidying is None or self.tidying.done():
+            self.tidying = asyncio.create_task(self._tidy(connection), name="tidy sessions")
 
     async def _tidy(self, connection: AgentConnection) -> None:
+        await connection.leave_others()
+        if not connection.abilities.deletes or connection is self._tidied:
+            return
+        self._tidied = connection
         unneeded = await self.places.unneeded(self._session, connection.session)
         try:
             for session in unneeded[:_MOST_DELETED]:

@@ -39,12 +39,15 @@ class OfferedServers(NamedTuple):
         """The names of the servers that the agent is told of."""
         return tuple(one.name for one in self.servers)
 
-    @property
-    def left_out_words(self) -> str:
-        """The sentence about the servers that are left out; empty if there are none."""
+    def left_out_words(self, title: str) -> str:
+        """Return the sentence about the servers that are left out; empty if there are none.
+
+        Args:
+            title: the name of the agent in sentences.
+        """
         reasons = [f"{name} ({why})" for name, why in self.left_out]
         what = "MCP server" if len(reasons) == 1 else "MCP servers"
-        return f"It does not get your {what} {some_of(reasons, 4)}." if reasons else ""
+        return f"{title} does not get your {what} {some_of(reasons, 4)}." if reasons else ""
 
 
 class _NotHanded(Exception):

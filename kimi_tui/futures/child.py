@@ -11,6 +11,8 @@ standard input stops everything in order. Lines on standard output are objects w
     {"ended": FACTS}        the turn has ended: the reason, error, advice and kind of `TurnEnd`, the limit that was reached, the answer, and whether the
                             check follows
     {"checked": FACTS}      the check has ended: exit code (null if it was not run), seconds, and the last lines of its output
+
+A sub-agent's process is a `futures.agent_child.AgentChild`; `futures.forked` runs the one that its order is for.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ import gc
 import json
 import os
 import signal
-import sys
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -36,11 +37,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import ConfigError
 from kimi_tui.headless.messages import BadMessage, message_of
 from kimi_tui.headless.output import Output, OutputGone, complain
-from kimi_tui.headless.standard_input import StandardInput
-from kimi_tui.launch import CannotOpen, Launch, Options, launch_of
+from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode
     from kimi_tui.llm.provider import ChatProvider, StreamItem, ToolSpec
     from kimi_tui.soul.kimisoul import KimiSoul
-    from kimi_tui.soul.opening import Opened
+    from kimi_tui.soul.opening import GivenSession, Opened
 
 CHECK_LINES = 20
 _MOST_ANSWER = 20_000
@@ -71,6 +70,7 @@ class Order(NamedTuple):
         variables: environment variables for the commands of the agent and the check.
         known: what the program has asked the server: window, capabilities, dialect and URL; empty to ask again.
         images: the images of the message, which are stored in its session, each as an `ImageBlock`.
+        agent: for a sub-agent, what `agent_child.AgentOrder` has; empty for a future.
     """
 
     session: str
@@ -86,6 +86,7 @@ class Order(NamedTuple):
     variables: Mapping[str, str] = {}
     known: Mapping[str, Any] = {}
     images: Sequence[Mapping[str, Any]] = ()
+    agent: Mapping[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -162,7 +163,15 @@ def _tell_facts(provider: ChatProvider, known: Mapping[str, Any]) -> None:
     )
 
 
-class _Child:
+class FutureChild:
+    """One process: carries out an order.
+
+    Args:
+        order: what is to be done.
+        lines: the messages of the program.
+        output: where everything is told.
+    """
+
     def __init__(self, order: Order, lines: AsyncIterator[bytes], output: Output) -> None:
         self._order = order
         self._lines = lines
@@ -240,7 +249,6 @@ class _Child:
         from kimi_tui.session.session import Session
         from kimi_tui.soul.kimisoul import TURN_ERRORS
         from kimi_tui.soul.opening import GivenSession, open_session
-        from kimi_tui.tool_cards import ImageBlock
         from kimi_tui.tools.process import ALSO_PASSED
 
         variables = self._order.variables
@@ -256,7 +264,7 @@ class _Child:
             if self._order.known:
                 _tell_facts(model, self._order.known)
 
-        given = GivenSession(session, provided)
+        given = self._given(GivenSession(session, provided))
         self._opening = asyncio.create_task(
             open_session(launch, waits_for_sandbox=False, given=given), name="opening"
         )
@@ -267,17 +275,20 @@ class _Child:
         subscription = soul.wire.subscribe()
         following = asyncio.create_task(self._follow(subscription), name="follow")
         try:
+            unbegun = ev.TurnEnd("interrupted")
             self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
             if not (self._is_stopped or self._limit):
-                images = [await soul.image(ImageBlock(**one)) for one in self._order.images]
-                with contextlib.suppress(*TURN_ERRORS):
-                    await soul.run(self._order.message, [one for one in images if one is not None])
+                try:
+                    await self._turn(soul)
+                except TURN_ERRORS as error:
+                    # A turn that did not even begin, as for a model that takes no images, has no end that tells why.
+                    unbegun = ev.TurnEnd("error", str(error))
             await self._settle(soul)
             with contextlib.suppress(TimeoutError):
                 # The end of a turn is on the wire when `run` returns, and is heard a moment later.
                 await asyncio.wait_for(self._turn_over.wait(), 0 if self._is_stopped else _HEARD_S)
             if self._end is None:
-                self._end = ev.TurnEnd("interrupted")
+                self._end = unbegun
             end = self._end
             in_order = end.reason in ("done", "rejected") or end.kind in ("steps", "budget")
             checks = bool(self._order.check) and not self._is_stopped
@@ -291,6 +302,17 @@ class _Child:
             await soul.aclose()
             await following
         return 0
+
+    def _given(self, given: GivenSession) -> GivenSession:
+        """Return how the session is opened."""
+        return given
+
+    async def _turn(self, soul: KimiSoul) -> None:
+        """Run the turn. It raises what `KimiSoul.run` does."""
+        from kimi_tui.tool_cards import ImageBlock
+
+        images = [await soul.image(ImageBlock(**one)) for one in self._order.images]
+        await soul.run(self._order.message, [one for one in images if one is not None])
 
     async def _settle(self, soul: KimiSoul) -> None:
         """Have the last changes of files in a snapshot, also those of commands that run in the background."""
@@ -329,8 +351,13 @@ class _Child:
             self._tell_record(record)
             if isinstance(event, ev.StatusUpdate | ev.TurnEnd):
                 spent = soul.spent
-                cost = spent.cost if soul.model_name in self._prices else -1.0
-                self._tell({"spent": [spent.input, spent.cached, spent.output, cost]})
+                self._tell(
+                    {"spent": [spent.input, spent.cached, spent.output, self._cost_of(soul)]}
+                )
+
+    def _cost_of(self, soul: KimiSoul) -> float:
+        """Return the cost of this run; -1 without prices."""
+        return soul.spent.cost if soul.model_name in self._prices else -1.0
 
     # -- the check -------------------------------------------------------------------------------
 
@@ -432,6 +459,8 @@ class _Child:
             if self._soul is not None and self._soul.running:
                 await self._soul.interrupt()
             return
+        if self._take(found):
+            return
         message = message_of(line)
         soul = self._soul
         if message.kind in ("interrupt", "close"):
@@ -449,36 +478,7 @@ class _Child:
             with contextlib.suppress(NoSandbox):
                 await soul.set_mode(message.mode)
 
-
-async def _main(out: int) -> int:
-    lines = aiter(StandardInput(complain).lines())
-    try:
-        first = await anext(lines)
-    except StopAsyncIteration:
-        return 0
-    try:
-        order = Order(**json.loads(first))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ConfigError(f"The instructions for this future cannot be read: {error}") from error
-    return await _Child(order, lines, Output(out)).run()
-
-
-def main() -> int:
-    """Run the future that standard input orders; return the exit code. What goes wrong is one line on standard error."""
-    # Standard output has lines alone: nothing that a library prints may come among them.
-    out = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        return asyncio.run(_main(out))
-    except (ConfigError, CannotOpen) as error:
-        complain(str(error))
-        return 1
-    except asyncio.CancelledError:
-        return 0
-    except OSError as error:
-        complain(error.strerror or str(error))
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    def _take(self, found: Mapping[str, Any]) -> bool:
+        """Take a message that only a process of this kind knows; return whether it is one."""
+        del found
+        return False

@@ -41,6 +41,7 @@ from kimi_tui.workspace.base import FileState, Past
 
 if TYPE_CHECKING:
     from kimi_tui.launch import Launch
+    from kimi_tui.llm.models import ServerFacts
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tool_cards import ImageBlock
 
@@ -114,6 +115,19 @@ def n_at_once(launch: Launch, one_at_a_time: bool, url: str) -> int:
         if provider.base_url == url and provider.max_parallel:
             return provider.max_parallel
     return 1 if one_at_a_time or is_near(host_of(url)) else AT_ONCE
+
+
+def facts_record(facts: ServerFacts | None) -> dict[str, object]:
+    """Return what a server told of itself as values of JSON, for `child.Order.known`; empty if it was not asked."""
+    if facts is None:
+        return {}
+    return {
+        "dialect": None if facts.dialect is None else facts.dialect.name,
+        "window": facts.window,
+        "capabilities": None if facts.capabilities is None else sorted(facts.capabilities),
+        "base_url": facts.base_url,
+        "one_at_a_time": facts.one_at_a_time,
+    }
 
 
 class Planner:
@@ -233,15 +247,9 @@ class Planner:
         """Return what the session has asked the server of a model, so that each future need not; empty for another model."""
         facts, now = self._soul.server_facts, self._launch.choice
         is_same = isinstance(now, ModelChoice) and now.base_url == choice.base_url
-        if facts is None or not is_same or choice.model != self._soul.model_name:
+        if not is_same or choice.model != self._soul.model_name:
             return {}
-        return {
-            "dialect": None if facts.dialect is None else facts.dialect.name,
-            "window": facts.window,
-            "capabilities": None if facts.capabilities is None else sorted(facts.capabilities),
-            "base_url": facts.base_url,
-            "one_at_a_time": facts.one_at_a_time,
-        }
+        return facts_record(facts)
 
     def _sees(self, choice: ModelChoice) -> bool:
         """Return whether a model accepts images; true if that is not known yet."""

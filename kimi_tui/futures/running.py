@@ -13,18 +13,16 @@ import json
 import logging
 import math
 import os
-import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
-from kimi_tui.app_paths import log_words, make_private
+from kimi_tui.app_paths import log_words
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
@@ -33,6 +31,7 @@ from kimi_tui.futures.child import Order
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
 from kimi_tui.futures.process import FutureProcess, StartServer
+from kimi_tui.futures.set_files import SetFiles, free_ports, move_to
 from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
 from kimi_tui.futures.values import LONGEST_CHECK_S, Estimate, FuturesPlan, NoFutures
 from kimi_tui.futures.world_line import (
@@ -47,24 +46,18 @@ from kimi_tui.futures.world_line import (
 )
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
-from kimi_tui.session.metadata import read_state, write_state
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import prune
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
-from kimi_tui.tools.past_command import cache_of, place_of, set_place
-from kimi_tui.tools.sandbox.view import PastView, opened_view
+from kimi_tui.tools.sandbox.view import PastView
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, EventRecord, FutureChanged
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.adoption import hand_over_stamps
-from kimi_tui.workspace.base import Base, FileState, NoBase, Past, Progress
+from kimi_tui.workspace.base import FileState, NoBase, Past, Progress
 from kimi_tui.workspace.diff import Changes, FileDifference
-from kimi_tui.workspace.manifest import Manifest
-from kimi_tui.workspace.snapshots import SnapshotLog
-from kimi_tui.workspace.tracker import LOG_NAME
 
 if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode
@@ -300,15 +293,14 @@ class Futures:
             lambda key: self._say(key, type="go"),
             self._waits,
         )
-        place = set_place(self._session.dir, group, self._environ)
-        stack = ExitStack()
+        files = SetFiles(self._session, group, self._environ)
         server = StartServer([one.state.key for one in futures], self._environ)
         begun: list[asyncio.Task[None]] = []
         try:
             if all(future.state.is_over for future in futures):
                 return
             await server.start()
-            base = await self._base(place, futures, stack)
+            await self._open(files, futures)
             for future in futures:
                 turns.join(
                     future.state.key,
@@ -316,7 +308,7 @@ class Futures:
                 )
                 self._turns[future.state.key] = turns
             begun = [
-                asyncio.create_task(self._run(future, base, stack, turns, server), name="future")
+                asyncio.create_task(self._run(future, files, turns, server), name="future")
                 for future in futures
             ]
             await asyncio.wait(begun)
@@ -341,7 +333,7 @@ class Futures:
                 await self._adopted(future)
                 future.wire.close()
             await server.close()
-            await asyncio.to_thread(_cleared, stack, place)
+            await files.close()
 
     async def _begin(self, plan: FuturesPlan, futures: Sequence[_Future]) -> None:
         """Take the snapshot with whose files a set begins, and fork the session for each of its futures.
@@ -366,20 +358,9 @@ class Futures:
         elif not future.state.is_over:
             self._change(future, state="failed", why=words, ended_at=time.time())
 
-    async def _base(self, place: Path, futures: Sequence[_Future], stack: ExitStack) -> _Base:
+    async def _open(self, files: SetFiles, futures: Sequence[_Future]) -> None:
+        """Write the files of a set."""
         loop = asyncio.get_running_loop()
-        folder = self._session.dir / FILES_NAME
-        past = await asyncio.to_thread(Past, folder, self._session.work_dir)
-        found = past.log.get(futures[0].since)
-        if found is None:
-            raise NoBase("There is no file snapshot of that checkpoint.")
-        ground = await self._planner.ground(past)
-        base = await asyncio.to_thread(Base, place, past)
-        stack.callback(base.close)
-        # One base is moved from set to set, and to the states that `bisect` tries.
-        kept = place_of(self._session.dir, self._environ)
-        await asyncio.to_thread(base.take, kept)
-        stack.callback(_left, base, kept)
 
         def are_stopped() -> bool:
             return all(future.is_stopped for future in futures)
@@ -388,31 +369,12 @@ class Futures:
             words = f"Writing its files: {progress.done:,} of {progress.of:,}."
             loop.call_soon_threadsafe(self._tell_all, futures, words)
 
-        await asyncio.to_thread(base.move, FileState(found), told, are_stopped)
+        await files.open(futures[0].since, self._planner.ground, told, are_stopped)
         self._tell_all(futures, "")
-        if ground.tier == "overlay":
-            forks = [one.fork.dir for one in futures if one.fork is not None]
-            await asyncio.to_thread(_stamped, forks, base.folder, past.files(FileState(found)))
+        await files.stamp([one.fork.dir for one in futures if one.fork is not None])
         for future, port in zip(futures, free_ports(len(futures)), strict=True):
             future.port = port
-            self._change(future, tier=ground.tier)
-        run_place = place
-        if ground.tier == "elsewhere":
-            # The sandbox hides the data folder from commands.
-            run_place = cache_of(place, self._environ)
-            await asyncio.to_thread(make_private, run_place)
-            stack.callback(_removed, run_place)
-        work = await asyncio.to_thread(self._session.work_dir.resolve)
-        return _Base(
-            lambda: opened_view(
-                ground.tier,
-                base.folder,
-                run_place,
-                work,
-                ground.shares,
-                is_confined=ground.is_confined,
-            ),
-        )
+            self._change(future, tier=files.tier)
 
     def _tell_all(self, futures: Sequence[_Future], words: str) -> None:
         for future in futures:
@@ -420,18 +382,13 @@ class Futures:
                 self._change(future, why=words)
 
     async def _run(
-        self,
-        future: _Future,
-        base: _Base,
-        stack: ExitStack,
-        turns: ModelTurns,
-        server: StartServer,
+        self, future: _Future, files: SetFiles, turns: ModelTurns, server: StartServer
     ) -> None:
         """Run one future to its end, and make it a world line."""
         key = future.state.key
         try:
             if not future.is_stopped:
-                view = await asyncio.to_thread(stack.enter_context, base.view())
+                view = await files.view()
                 self._change(future, why=STARTS)
                 why = await self._run_process(future, view, server)
                 self._take_end(future, why)
@@ -469,7 +426,7 @@ class Futures:
     async def _run_process(self, future: _Future, view: PastView, server: StartServer) -> str:
         assert future.fork is not None
         if view.tier == "elsewhere":
-            await asyncio.to_thread(_moved, future.fork, self._session.work_dir, view.folder)
+            await asyncio.to_thread(move_to, future.fork, self._session.work_dir, view.folder)
         words = ("level:view", *view.words()) if view.tier != "elsewhere" else ()
         planned, plan, soul = future.planned, future.plan, self._soul
         order = Order(
@@ -870,13 +827,6 @@ class Futures:
             wake(key)
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """The frozen files of a set: what makes the files of one future."""
-
-    view: Callable[[], contextlib.AbstractContextManager[PastView]]
-
-
 def _words_of(error: Exception) -> str:
     """Return a sentence about an error."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
@@ -908,47 +858,3 @@ def _differences(folder: Path, work: Path, since: str, newest: str) -> list[File
         if entry is not None and not entry.is_known and after.get(path) is None
     }
     return [each for each in found if each.path not in hidden]
-
-
-def _moved(fork: Session, before: Path, now: Path) -> None:
-    """Give a fork another work folder: that of a copy."""
-    state = replace(read_state(fork.dir), work_dir=str(now), moved_from=str(before))
-    write_state(fork.storage, fork.dir, state)
-    SnapshotLog(fork.dir / FILES_NAME / LOG_NAME).begin(os.path.realpath(now), moved=True)
-
-
-def _stamped(forks: Sequence[Path], base: Path, files: Manifest) -> None:
-    """Tell forks which files the frozen folder has; without that their first scans read all of them."""
-    with contextlib.suppress(OSError):
-        logs = [SnapshotLog(fork / FILES_NAME / LOG_NAME) for fork in forks]
-        hand_over_stamps(logs, base, files)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return as many TCP ports of this machine that nothing uses now; 0 where there is none."""
-    found: list[int] = []
-    with ExitStack() as stack:
-        for _ in range(count):
-            one = stack.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                one.bind(("127.0.0.1", 0))
-            found.append(one.getsockname()[1])
-    return found
-
-
-def _left(base: Base, place: Path) -> None:
-    """Leave the frozen files of a set to the next one."""
-    with contextlib.suppress(OSError):
-        base.leave(place)
-
-
-def _removed(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        remove_tree(folder)
-
-
-def _cleared(stack: ExitStack, place: Path) -> None:
-    """Remove the files of a set."""
-    with contextlib.suppress(OSError):
-        stack.close()
-    _removed(place)

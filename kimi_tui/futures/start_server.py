@@ -1,7 +1,7 @@
 """The process from which those of a set of futures are forked: it has imported the engine, and has one thread.
 
 So the engine is loaded once for a set, beside the writing of its files, and most of its memory is shared. A forked process enters a
-mount namespace, where the files of its future lie over the work folder, and runs `futures.child`; a process with threads could not.
+mount namespace, where the files of its future lie over the work folder, and runs `futures.forked`; a process with threads could not.
 
 The program gives it pipes for each future by their descriptors. It reads orders on standard input, `{"key": KEY, "folder": FOLDER,
 "words": WORDS}` with the words for `confine`, and writes on standard output `{"key": KEY, "pid": PID}`, and `{"key": KEY, "exit":
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 ENGINE = (
-    "kimi_tui.futures.child",
+    "kimi_tui.futures.forked",
     "kimi_tui.soul.assembly",
     "kimi_tui.soul.configured_tools",
     "kimi_tui.soul.opening",
@@ -146,9 +146,9 @@ class _Forks:
             _step_back()
             os.chdir(order["folder"])
             _enter([str(word) for word in order["words"]], parent)
-            from kimi_tui.futures import child
+            from kimi_tui.futures import forked
 
-            code = child.main()
+            code = forked.main()
         except OSError as error:
             why = error.strerror or str(error)
             sys.stderr.write(

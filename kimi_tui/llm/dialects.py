@@ -518,9 +518,24 @@ class LearnedQuirks:
     """The input tokens of the last answer, as the server counted them."""
     counted_share: float = 0.0
     """The largest ratio so far of the server's token count of a prompt to our estimate."""
+    _newest: tuple[Dialect, tuple[object, ...], Dialect] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """The newest result of `applied`, with the dialect and the facts that it is of."""
 
     def applied(self, dialect: Dialect) -> Dialect:
-        """Return the dialect, changed by the learned facts."""
+        """Return the dialect, changed by the learned facts: the same object as long as these are the same."""
+        facts = (
+            *(frozenset(self.dropped), self.reasoning_missing, self.bridge, self.single_calls),
+            *(self.short_ids, self.moonshot_schema, self.no_images, self.extra_content),
+            self.effort_none,
+        )
+        newest = self._newest
+        if newest is None or newest[0] is not dialect or newest[1] != facts:
+            newest = self._newest = (dialect, facts, self._applied(dialect))
+        return newest[2]
+
+    def _applied(self, dialect: Dialect) -> Dialect:
         if self.reasoning_missing is not None:
             known = dialect.reasoning
             dialect = replace(

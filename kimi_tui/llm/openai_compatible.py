@@ -164,6 +164,8 @@ class OpenAICompatible(ChatProvider):
             capabilities=_capabilities(capabilities, model),
             lean=lean,
         )
+        self._told: tuple[tuple[object, ...], ModelInfo] | None = None
+        """What `info` told last, and what it was made of."""
         self._native_root = ""
         """The URL of Ollama's native API; empty for another server, or until it is known."""
         self._thinking = self._thinking_wished = thinking
@@ -172,7 +174,18 @@ class OpenAICompatible(ChatProvider):
     @property
     def info(self) -> ModelInfo:
         """The model as it is known now."""
-        dialect, can = self.dialect, self._info.capabilities
+        dialect = self.dialect
+        # A step asks a dozen times, and what it is made of hardly ever changes.
+        made_of = (
+            *(self._info, dialect, self._thinking, frozenset(self._quirks.dropped)),
+            *(self.use_tools, self._one_at_a_time),
+        )
+        if self._told is None or self._told[0] != made_of:
+            self._told = made_of, self._info_now(dialect)
+        return self._told[1]
+
+    def _info_now(self, dialect: Dialect) -> ModelInfo:
+        can = self._info.capabilities
         thinks, effort = dialect.thinking.in_use(
             self._thinking_set, self._quirks.dropped, has_tools=self.use_tools
         )
@@ -296,6 +309,11 @@ class OpenAICompatible(ChatProvider):
         )
         other.facts = self.facts
         return other
+
+    @property
+    def made_with(self) -> Mapping[str, Any]:
+        """See `ChatProvider.made_with`: the arguments of the constructor, with the present setting of thinking."""
+        return {**self._made_with, "thinking": self._thinking_wished}
 
     async def enlarge(self) -> str:
         """See `ChatProvider.enlarge`."""

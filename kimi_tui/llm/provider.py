@@ -253,6 +253,11 @@ class ChatProvider(Protocol):
         del session_id
         return BorrowedProvider(self)
 
+    @property
+    def made_with(self) -> Mapping[str, Any] | None:
+        """The facts with which another process can make the same model, its key among them; None if none can."""
+        return None
+
     async def aclose(self) -> None:
         """Close connections."""
         ...

@@ -552,16 +552,22 @@ class RequestBuilder:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            settled, history = self._settled, request.history
+            settled = self._settled
             if (
                 settled is None
                 or len(settled.data) > _MOST_AT_ONCE_BYTES
                 or settled.form != (request.system, dialect, request.recipient)
-                or not _continues(settled.history, history)
+                or len(settled.history) > len(request.history)
             ):
                 return None
+            # A long conversation is gone through once, and no further than it is the same: a message may have to be read.
+            coming = iter(request.history)
+            if not all(map(is_, settled.history, coming)):
+                return None
+            history = [*settled.history]
             left = _MOST_AT_ONCE_BYTES >> 6
-            for message in islice(history, len(settled.history), None):
+            for message in coming:
+                history.append(message)
                 thought = sum(
                     len(part.think) for part in message.parts if isinstance(part, ThinkPart)
                 )

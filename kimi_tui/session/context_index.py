@@ -109,6 +109,10 @@ class ContextIndex:
         """Return the offset and the length of a message's record, without its line feed."""
         return self._starts[index], self._lengths[index]
 
+    def starts(self, first: int, last: int) -> Sequence[int]:
+        """Return the offsets of the records of messages, from one number up to before another."""
+        return self._starts[first:last]
+
     def checkpoint(self, checkpoint_id: int) -> Checkpoint:
         """Return the (first) checkpoint with this id.
 
@@ -447,7 +451,7 @@ class MessageList(Sequence["Message"]):
             # Every request reads all messages of a conversation, so they are not looked up one by one.
             last = min(len(self), place + _LOOKED_UP_AT_ONCE)
             numbers = range(self._first + place, self._first + last)
-            known = self._cache.known([self._index.place(number)[0] for number in numbers])
+            known = self._cache.known(self._index.starts(numbers.start, numbers.stop))
             for number, message in zip(numbers, known, strict=True):
                 yield self._message(number) if message is None else message
             place = last

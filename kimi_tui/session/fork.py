@@ -230,10 +230,33 @@ def _title(folder: Path, checkpoint_id: int | None, world_line: int, after: int 
     return next(title for title in titles if title not in taken)
 
 
+def share_files(
+    storage: Storage, folder: Path, target: Path, below: str, but: Collection[str] = ()
+) -> None:
+    """Link a folder of a session file by file into another one, and copy the files that change.
+
+    Args:
+        storage: The disk.
+        folder: The session.
+        target: The other session's folder.
+        below: The name of the folder in it.
+        but: The names of files that are left out.
+
+    Raises:
+        OSError: The disk refused.
+    """
+    paths = (path for path in _files_below(folder, below) if path.name not in but)
+    _share(storage, folder, target, paths)
+
+
 def _share_others(storage: Storage, folder: Path, target: Path) -> None:
     """Link the session's other folders (the contents of snapshots) file by file: their files never change."""
+    _share(storage, folder, target, _files_below(folder))
+
+
+def _share(storage: Storage, folder: Path, target: Path, paths: Iterable[Path]) -> None:
     made: set[Path] = set()
-    for path in _files_below(folder):
+    for path in paths:
         if path.name == LOCK_NAME:
             # Two names of one file would be one lock.
             continue
@@ -249,9 +272,10 @@ def _share_others(storage: Storage, folder: Path, target: Path) -> None:
         storage.sync_folder(below)
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path, name: str = "") -> Iterator[Path]:
+    """Yield the files in the folders of a folder, or in that one of them."""
     with contextlib.suppress(OSError):
-        for path in sorted(folder.iterdir()):
+        for path in [folder / name] if name else sorted(folder.iterdir()):
             if path.is_dir() and not path.is_symlink():
                 yield from (
                     below

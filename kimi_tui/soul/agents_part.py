@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPreview, Target
 from kimi_tui.tools.agent_kind import AgentTask
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire.events import AgentChanged, Event, EventRecord
 from kimi_tui.wire.queue import Subscription
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.tool_calls import CallsTogether
 
 
 class AgentsPart(Protocol):
@@ -116,6 +119,21 @@ class AgentsPart(Protocol):
 
     async def follow_line(self) -> None:
         """Bring back the conversation of each sub-agent as it was when the session's current world line was left."""
+        ...
+
+    def together(self, keys: Sequence[str]) -> CallsTogether:
+        """Let the sub-agents of these calls work at the same time, each on files of its own where that is possible.
+
+        Args:
+            keys: the keys of the calls in their order, before they begin. `ended` of the result is called for each of them.
+        """
+        ...
+
+    async def settle(self) -> None:
+        """Bring the changes of files into the work folder that sub-agents made in copies and that a stop or a kill left there.
+
+        Call it while nothing else runs in the session.
+        """
         ...
 
     async def run(self, task: AgentTask, key: str) -> ToolOutcome:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Protocol, get_args
 from uuid import uuid4
 
 from kimi_tui.agent_parts import MODE_TITLES
@@ -53,6 +53,14 @@ class QuestionNotShown(SoulError):
         )
 
 
+class Hears(Protocol):
+    """Takes an event of an agent beside the session's own, which goes into its own record."""
+
+    def publish(self, event: ApprovalRequest | ApprovalResolved) -> object:
+        """Take an event."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Decision:
     answer: ApprovalAnswer
@@ -66,8 +74,8 @@ class _PendingQuestion:
     tool: str
     agent: str = ""
     """The agent beside the session's own that asks; empty for the session's own."""
-    also: Wire | None = None
-    """The wire of that agent."""
+    also: Hears | None = None
+    """What takes the events of that agent: its wire."""
     id: str = field(default_factory=lambda: str(uuid4()))
     changed_first: str = ""
     """The answer that a yes to a plan which the user changed stands for, in the words shown; empty without a plan."""
@@ -171,7 +179,7 @@ class Approval:
         key: str,
         tool: str,
         agent: str = "",
-        also: Wire | None = None,
+        also: Hears | None = None,
     ) -> str:
         """Wait for the user's approval.
 
@@ -180,7 +188,7 @@ class Approval:
             key: the key of the tool call that asks.
             tool: the tool's name.
             agent: the agent beside the session's own that asks.
-            also: the wire of that agent, on which the question is published too.
+            also: the wire of that agent, on which question and answer are published too.
 
         Returns:
             the text that the user put in place of a D-Mail or a command; empty without a change.
@@ -476,7 +484,7 @@ class AgentApproval(Approval):
         key: str,
         tool: str,
         agent: str = "",
-        also: Wire | None = None,
+        also: Hears | None = None,
     ) -> str:
         """Wait for the user's approval; the question names this agent."""
         del agent, also

@@ -22,7 +22,7 @@ from kimi_tui.session.context import Context
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.schema import SystemPrompt
 from kimi_tui.session.session import AGENTS_NAME, Session
-from kimi_tui.soul.approval import Mode
+from kimi_tui.soul.approval import Approval, Mode
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
@@ -74,6 +74,8 @@ async def open_soul(
     hooks: FoundHooks | None = None,
     checks: Sequence[EditCheck] = (),
     kind: Callable[..., KimiSoul] | None = None,
+    owner: Session | None = None,
+    approval: Callable[[Wire], Approval] | None = None,
     has_prompt: bool = True,
 ) -> KimiSoul:
     """Open a session and the engine on it.
@@ -105,6 +107,8 @@ async def open_soul(
         hooks: the hooks that run; None for no hooks at all.
         checks: the programs that run after edits.
         kind: makes the engine; None for our own.
+        owner: for a sub-agent in a process of its own: the session that it belongs to, not open.
+        approval: makes its approvals, for its wire.
         has_prompt: whether the agent has a system prompt of this program.
 
     Raises:
@@ -160,7 +164,7 @@ async def open_soul(
         if main is not None:
             folder = main.folder
         if folder is None:
-            around = await asyncio.to_thread(snapshot_scope, session, environ)
+            around = await asyncio.to_thread(snapshot_scope, owner or session, environ)
             folder = FolderSnapshots(session, file_limits or Limits(), around)
         files = FileHistory(session, wire, folder, agent)
         conversation = Conversation(
@@ -209,6 +213,8 @@ async def open_soul(
             checks=checks,
             main=main,
             agent=agent,
+            owner=owner,
+            approval=None if approval is None else approval(wire),
             makes_agents=None if main is not None or agent else _agents_of,
         )
         if confining is not None and not waits_for_sandbox:

@@ -186,7 +186,10 @@ class FolderSnapshots:
         is_ours = tracker.is_ours_alone(intent)
         # The journal of another session is only looked for if nobody else can have named it.
         if (is_ours or not intent.session) and not self._is_journaled(intent):
-            tracker.abandon()
+            if is_ours:
+                tracker.give_up(intent)
+            else:
+                tracker.abandon()
             return FirstScan(ended=True)
         why = "" if is_ours else _NOT_OURS
         if why := why or (_IN_PLAN if reads_only() else ""):

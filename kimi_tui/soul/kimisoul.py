@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from kimi_tui.llm.models import ServerFacts
     from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
+    from kimi_tui.soul.agent_copies import MakesCopies
     from kimi_tui.soul.agent_kinds import SessionKinds
     from kimi_tui.soul.agents_part import AgentsPart
     from kimi_tui.tools.agent_kind import AgentTask
@@ -159,6 +160,8 @@ class KimiSoul:
         checks: the programs that run after edits.
         main: for an agent beside that of a session: that one; None for that of a session.
         agent: the name of such an agent.
+        owner: for a sub-agent in a process of its own: the session that it belongs to, not open.
+        approval: its approvals; None to make them.
         makes_agents: makes the part that has the sub-agents; None for one that can have none.
 
     Attributes:
@@ -177,6 +180,7 @@ class KimiSoul:
         environ: the environment of the program.
         kinds: the kinds of sub-agents of the folder; None without files of kinds.
         agent_models: makes the models of sub-agents; None for the session's own model alone.
+        agent_copies: makes the copies of sub-agents that work at the same time; None where there can be none.
         agents_config: the limits of sub-agents.
         before_close: called and awaited before the engine is closed.
     """
@@ -205,6 +209,8 @@ class KimiSoul:
         checks: Sequence[EditCheck] = (),
         main: KimiSoul | None = None,
         agent: str = "",
+        owner: Session | None = None,
+        approval: Approval | None = None,
         makes_agents: Callable[[KimiSoul, Conversation, ToolRuntime], AgentsPart] | None = None,
     ) -> None:
         wire = conversation.wire
@@ -214,11 +220,14 @@ class KimiSoul:
         self.environ = environ
         self._conversation = conversation
         self.marks = conversation.marks
-        self._approval = (
-            Approval(wire, mode, permissions)
-            if main is None
-            else AgentApproval(main.approval, wire, agent)
-        )
+        self._owner = owner
+        if approval is None:
+            approval = (
+                Approval(wire, mode, permissions)
+                if main is None
+                else AgentApproval(main.approval, wire, agent)
+            )
+        self._approval = approval
         self._jobs = Jobs(self._publish_jobs)
         self._thinking = ""
         """The setting of thinking that was made in this run of the program."""
@@ -253,8 +262,10 @@ class KimiSoul:
         )
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
         self.hooks = self._hooks_of(hooks, environ, permissions)
+        of_session = self.hooks if main is None else main.hooks
+        is_beside = main is not None or owner is not None
         self._tools.hooks = self._compactor.hooks = (
-            AgentHooks(main.hooks) if main is not None and main.hooks else self.hooks
+            AgentHooks(of_session) if is_beside and of_session else self.hooks
         )
         self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
         if checks:
@@ -270,7 +281,7 @@ class KimiSoul:
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = self._made_loop(dmails)
-        if main is not None:
+        if is_beside:
             # The words about a mode are for the agent of a session: they name tools that this one does not have.
             self._loop.reminders.begins_in(self.mode)
         self._operations = Operations(session, conversation)
@@ -297,11 +308,13 @@ class KimiSoul:
         self.skills: SessionSkills | None = None
         self.kinds: SessionKinds | None = None
         self.agent_models: AgentModels | None = None
+        self.agent_copies: MakesCopies | None = None
         self.agents_config = AgentsConfig()
         self._agents: AgentsPart | None = None
         self._makes_agents = makes_agents
         if makes_agents is not None:
             self._tools.run_agent = self._run_agent
+            self._tools.together = lambda keys: self.use_agents().together(keys)
         self._naming: asyncio.Task[str] | None = None
         """The task in which the model names the session; None if there is none."""
         conversation.model.on_overdue = self._waits_on
@@ -343,7 +356,7 @@ class KimiSoul:
             await self.sandbox_ready()
             return self._sandbox
 
-        session = self.session
+        session = self._owner or self.session
         facts = SessionFacts(
             session.id, live_path(session.dir), session.work_dir, lambda: self.mode, sandbox
         )
@@ -1227,7 +1240,7 @@ class KimiSoul:
         await self.interrupt()
         if self._starting is not None:
             self._starting.cancel()
-        if self.hooks is not None:
+        if self.hooks is not None and self._owner is None:
             await self.hooks.session_end()
         await self.inbox.aclose()
         conversation, session = self._conversation, self.session
@@ -1243,6 +1256,8 @@ class KimiSoul:
             self._finding.cancel()
         await self._orphans.wait(_ORPHANS_S)
         await conversation.files.aclose()
+        if self._owner is not None:
+            await self.folder.aclose()
         if not conversation.context.messages and not conversation.context.journal.entries:
             # A session in which nothing was said leaves no files.
             for name in (FILES_NAME, IMAGES_NAME):
@@ -1276,6 +1291,8 @@ class KimiSoul:
     async def _first_run(
         self, text: str, images: Sequence[Image], older: Sequence[Said], piped: tuple[str, str]
     ) -> TurnOutcome:
+        if self._agents is not None:
+            await self._agents.settle()
         # Tools that come with the second request would make the server of the model read the first one again.
         if self.servers is not None:
             await self.servers.settled()

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from kimi_tui.tools.base import Tool
 
 
+_PREFIX = "mcp__"
+"""The beginning of the names of tools of servers."""
+
+
 class _Session:
     """A session as the servers need it."""
 
-    def __init__(self, soul: KimiSoul) -> None:
+    def __init__(self, soul: KimiSoul, wanted: Collection[str] | None) -> None:
         self._soul = soul
+        self._wanted = wanted
 
     @property
     def work_dir(self) -> Path:
@@ -42,7 +47,10 @@ class _Session:
         return self._soul.sandbox, self._soul.no_sandbox
 
     def change_tools(self, added: Iterable[Tool[Any]], removed: Collection[str]) -> None:
-        self._soul.change_tools(added, removed)
+        wanted = self._wanted
+        self._soul.change_tools(
+            [one for one in added if wanted is None or one.name in wanted], removed
+        )
 
     def tell(
         self,
@@ -57,7 +65,11 @@ class _Session:
 
 
 async def start_servers(
-    soul: KimiSoul, *, is_attended: bool, given: Sequence[ServerConfig] = ()
+    soul: KimiSoul,
+    *,
+    is_attended: bool,
+    given: Sequence[ServerConfig] = (),
+    wanted: Collection[str] | None = None,
 ) -> None:
     """Begin to start the MCP servers that are configured for the session's folder, in the background.
 
@@ -65,7 +77,10 @@ async def start_servers(
         soul: the session.
         is_attended: whether a person is there to be told what to do.
         given: servers of the person that no file has; they count before configured ones of the same name.
+        wanted: the names of the tools that the session may have; None for all. Without a tool of a server among them none starts.
     """
+    if wanted is not None and not any(name.startswith(_PREFIX) for name in wanted):
+        return
     found = await asyncio.to_thread(configured, soul.session.work_dir)
     names = {one.name for one in given}
     others = (one for one in found.servers if one.name not in names)
@@ -75,7 +90,7 @@ async def start_servers(
     soul.use_servers(
         McpServers(
             found,
-            _Session(soul),
+            _Session(soul, wanted),
             dict(os.environ),
             Permissions(soul.session.work_dir),
             is_attended=is_attended,

@@ -49,9 +49,14 @@ if TYPE_CHECKING:
     from kimi_tui.demo import Demo
     from kimi_tui.llm.provider import ChatProvider
     from kimi_tui.mcp.config import ServerConfig
+    from kimi_tui.soul.agent_copies import AgentCopies
+    from kimi_tui.soul.approval import Approval
     from kimi_tui.soul.compaction import Compaction
     from kimi_tui.soul.inbox import Inbox
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.soul.model_slot import Budget
+    from kimi_tui.tools.agent_kind import AgentKind
+    from kimi_tui.wire.queue import Wire
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +100,32 @@ class Opened(NamedTuple):
     no_sandbox: str = ""
 
 
+class GivenAgent(NamedTuple):
+    """The sub-agent whose session is opened by itself, in a process of its own.
+
+    Attributes:
+        name: its name.
+        owner: the session that it belongs to, not open.
+        kind: its kind.
+        steps: the most steps of its turn.
+        budget: its further limits.
+        approval: makes its approvals, for its wire.
+    """
+
+    name: str
+    owner: Session
+    kind: AgentKind
+    steps: int
+    budget: Budget
+    approval: Callable[[Wire], Approval]
+
+
 class GivenSession(NamedTuple):
     """A session that the caller has chosen itself; `provided` is called with its model before the engine has it."""
 
     session: Session
     provided: Callable[[ChatProvider], object]
+    agent: GivenAgent | None = None
 
 
 class EarlierSession(NamedTuple):
@@ -186,6 +212,7 @@ async def open_session(
                 await asyncio.sleep(DRAWN_S)
         await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.hooks.definitions import find_hooks
+        from kimi_tui.soul.agent_engine import limits_of, tools_of
         from kimi_tui.soul.agent_kinds import SessionKinds
         from kimi_tui.soul.assembly import open_soul
         from kimi_tui.soul.configured_tools import configured_toolset
@@ -221,6 +248,16 @@ async def open_session(
         toolset = await asyncio.to_thread(
             configured_toolset, Config() if stage.demo else config, skills, kinds
         )
+        sub_agent = None if given is None else given.agent
+        limits = LoopLimits()
+        if not stage.demo:
+            budget = Budget(launch.max_tokens, launch.max_cost)
+            limits = LoopLimits(
+                config.loop_control, config.dmail, budget=budget, compacts=not external
+            )
+        if sub_agent is not None:
+            toolset = tools_of(sub_agent.kind, toolset)
+            limits = limits_of(limits, sub_agent.steps, sub_agent.budget)
         if external:
             # An external agent has tools, skills and checks of its own.
             skills, kinds, servers = None, None, ()
@@ -232,14 +269,7 @@ async def open_session(
             toolset=toolset,
             compaction=compaction,
             provider=provider,
-            limits=LoopLimits()
-            if stage.demo
-            else LoopLimits(
-                config.loop_control,
-                config.dmail,
-                budget=Budget(launch.max_tokens, launch.max_cost),
-                compacts=not external,
-            ),
+            limits=limits,
             mode=launch.mode,
             sandbox=SandboxSettings(*config.sandbox) if launch.sandbox else None,
             asks_for_keys=config.secrets.send == "ask",
@@ -251,6 +281,9 @@ async def open_session(
             permissions=permissions,
             hooks=hooks,
             checks=() if stage.demo or external else config.checks,
+            agent="" if sub_agent is None else sub_agent.name,
+            owner=None if sub_agent is None else sub_agent.owner,
+            approval=None if sub_agent is None else sub_agent.approval,
         )
         if external:
             with contextlib.suppress(SessionError):
@@ -259,6 +292,7 @@ async def open_session(
         soul.agents_config = config.agents
         if not stage.demo:
             soul.agent_models = partial(_agent_model, launch)
+            soul.agent_copies = partial(_agent_copies, launch, soul)
         if launch.once_only:
             soul.answer_once_only()
         not_added = await asyncio.to_thread(_add_folders, soul, launch.added)
@@ -267,7 +301,11 @@ async def open_session(
             soul.hooks = None
             await soul.aclose()
             raise CannotOpen(not_added[0], USAGE)
-        hook_words = await soul.begin_hooks("resume" if is_old else "startup")
+        hook_words: tuple[str, ...] = ()
+        if sub_agent is None:
+            hook_words = await soul.begin_hooks("resume" if is_old else "startup")
+        elif soul.hooks is not None:
+            await soul.hooks.begin()
     except SessionLocked as error:
         raise CannotOpen(f"{error} Add --fork to do so.", LOCKED) from error
     except SessionNotFound as error:
@@ -287,7 +325,9 @@ async def open_session(
         await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
         from kimi_tui.soul.mcp_host import start_servers
 
-        await start_servers(soul, is_attended=waits_for_sandbox, given=servers)
+        kind = None if given is None or given.agent is None else given.agent.kind
+        wanted = None if kind is None else kind.tools
+        await start_servers(soul, is_attended=waits_for_sandbox, given=servers, wanted=wanted)
     past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
@@ -505,6 +545,14 @@ async def _agent_model(launch: Launch, name: str, effort: str, session_id: str) 
         return await provider_of(launch._replace(choice=choice), session_id)
     except (ConfigError, CannotOpen) as error:
         raise LLMError(str(error)) from error
+
+
+async def _agent_copies(launch: Launch, soul: KimiSoul, count: int) -> AgentCopies:
+    """Return the copies for sub-agents that work at the same time. Their modules are imported with the first."""
+    await asyncio.to_thread(import_module, "kimi_tui.futures.agent_copies")
+    from kimi_tui.futures.agent_copies import CopySet
+
+    return CopySet(soul, launch, count)
 
 
 def _check_dialect(name: str) -> None:

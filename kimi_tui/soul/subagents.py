@@ -5,6 +5,11 @@ own, in `subagents/NAME/` of the session's folder. `agent.json` there has its st
 sub-agent begins and at each of its ends, so that a killed program leaves one that can go on (`Subagents.load`).
 
 Its events are published on its own wire, and on the session's with its name. Its figures are counted in the session's.
+
+Where two or more that write are called at once, each works in a copy (`agent_copies`): in a process and files of its own, from which
+the difference is applied when it ends, in order of the calls. `agent.json` then has the snapshot with which the copy began, until it
+was applied (`Subagents.settle`); its snapshots are in `files/` of its folder meanwhile. Where there can be no copies, such
+sub-agents work one after another in the folder, as a single one does.
 """
 
 from __future__ import annotations
@@ -14,17 +19,25 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
-from kimi_tui.config.settings import DMailConfig
+from kimi_tui.display_names import counted
 from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.llm.errors import LLMError
@@ -32,34 +45,54 @@ from kimi_tui.llm.provider import ChatProvider, Usage
 from kimi_tui.projection.subagents import steps_words
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
-from kimi_tui.session.errors import SessionError, StorageTrouble
+from kimi_tui.session.errors import SessionError, SessionLocked, StorageTrouble
 from kimi_tui.session.rotation import LIVE_NAME
-from kimi_tui.session.schema import Checkpoint, SystemPrompt
+from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import AGENTS_NAME, Session
+from kimi_tui.soul.agent_copies import (
+    AgentCopies,
+    CopyEnd,
+    CopyOrder,
+    NoCopies,
+    RunningCopy,
+)
+from kimi_tui.soul.agent_engine import give_prompt, limits_of, tools_of
 from kimi_tui.soul.agents_part import AgentsPart
+from kimi_tui.soul.approval import Hears
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.errors import (
     BudgetSpent,
+    FilesUnknown,
     MaxStepsReached,
     RunCancelled,
     SoulBusy,
     SoulError,
 )
+from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import Budget
-from kimi_tui.soul.rewind_values import FilesChoice, RewindOutcome, RewindPreview, Target
+from kimi_tui.soul.rewind_values import (
+    FilesChoice,
+    FilesPreview,
+    RewindOutcome,
+    RewindPreview,
+    Target,
+)
 from kimi_tui.soul.stored_agents import STATE_NAME, stored_agents
-from kimi_tui.soul.system_prompt import agent_prompt
+from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
-from kimi_tui.tools.agent_kind import NEVER, AgentKind, AgentTask
+from kimi_tui.tools.agent_kind import AgentKind, AgentTask
+from kimi_tui.tools.base import RESULTS_NAME, ApprovalQuestion
 from kimi_tui.tools.outcome import ToolOutcome, failure
-from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import decode_event, encode_event
 from kimi_tui.wire.events import AgentChanged, Event, EventRecord
-from kimi_tui.wire.queue import Subscription
+from kimi_tui.wire.queue import Subscription, Wire
+from kimi_tui.workspace.restore import FileChange
+from kimi_tui.workspace.store import BlobDamaged
+from kimi_tui.workspace.tracker import Brought
 
 if TYPE_CHECKING:
     from kimi_tui.llm.message import Message
@@ -71,6 +104,16 @@ _MOST_FILES = 1_000
 _KILLED = "kimi-tui ended before the sub-agent was done."
 _BY_USER = "You stopped it."
 _REFUSED = "You refused what it asked for."
+_FULL = "It waits until other sub-agents are done."
+_AFTER_OTHERS = "It waits for those that were called before it."
+_COPYING = "Its own copy of the files is being made."
+_IN_COPY = "Its changes of files are not in the work folder yet. They come when it goes on."
+_MOST_CONFLICTS = 40
+_ENDING_S = 10.0
+"""Seconds that the process of a sub-agent has to end after the program that started it."""
+_ASKED_S = 0.1
+_MOST_RECORDS = 20_000
+_MOST_TEXT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +145,11 @@ class _Agent:
         files: the files that it changed.
         versions: its states when the user went back to one of its steps, the oldest first; `later` are those that an undo left.
         totals: the tokens of its calls that were counted.
+        copy: the process in which it works in a copy.
+        wire: what those who listen to it hear while it works there, and until the last of them goes; `records` are the events so far.
+        since: the snapshot with which its copy began, while its difference is not applied; empty without one.
+        cost: the cost that its process told; -1 without prices.
+        is_ending: whether it has ended in its copy, so that nothing is left to stop.
     """
 
     state: AgentChanged
@@ -119,8 +167,91 @@ class _Agent:
     versions: list[_Version] = field(default_factory=list[_Version])
     later: list[_Version] = field(default_factory=list[_Version])
     totals: tuple[int, int, int] = (0, 0, 0)
+    copy: RunningCopy | None = None
+    wire: Wire | None = None
+    records: list[EventRecord] = field(default_factory=list[EventRecord])
+    since: str = ""
+    cost: float = -1.0
+    is_ending: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class _Together:
+    """Sub-agents that write and were called at once.
+
+    Args:
+        keys: the keys of their calls, in order.
+        make: makes their copies; None if there can be none.
+    """
+
+    def __init__(
+        self, keys: Sequence[str], make: Callable[[], Coroutine[Any, Any, AgentCopies]] | None
+    ) -> None:
+        self.keys = tuple(keys)
+        self.is_told = make is None
+        """Whether the user knows that there are no copies."""
+        self.on_end: Callable[[asyncio.Task[AgentCopies]], object] = bool
+        self._make = make
+        self._passed = {key: asyncio.Event() for key in keys}
+        self._opening: asyncio.Task[AgentCopies] | None = None
+
+    async def open(self) -> AgentCopies:
+        """Wait until the copies can be made.
+
+        Raises:
+            NoCopies: there are none.
+        """
+        if self._make is None:
+            raise NoCopies("")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._opened(self._make), name="copies")
+        return await asyncio.shield(self._opening)
+
+    @staticmethod
+    async def _opened(make: Callable[[], Coroutine[Any, Any, AgentCopies]]) -> AgentCopies:
+        copies = await make()
+        await copies.open()
+        return copies
+
+    async def turn_of(self, key: str) -> None:
+        """Wait until those that were called earlier are done with the work folder."""
+        for earlier in self.keys[: self.keys.index(key)]:
+            await self._passed[earlier].wait()
+
+    def ended(self, key: str) -> None:
+        """See `CallsTogether.ended`."""
+        self._passed[key].set()
+        if all(one.is_set() for one in self._passed.values()):
+            opening, self._opening = self._opening, None
+            if opening is not None:
+                self.on_end(opening)
+
+
+class _Owner:
+    """The program's side of a sub-agent in a copy; see `CopyOwner`."""
+
+    def __init__(self, agent: _Agent, agents: Subagents) -> None:
+        self._agent = agent
+        self._agents = agents
+
+    def begun(self, model: str, facts: Sequence[Event]) -> None:
+        self._agents.begun_in_copy(self._agent, model, facts)
+
+    def heard(self, record: EventRecord) -> None:
+        self._agents.heard_from_copy(self._agent, record)
+
+    def spent(self, cost: float) -> None:
+        self._agent.cost = cost
+
+    def waits(self, words: str) -> None:
+        self._agents.waits_in_copy(self._agent, words)
+
+    def unsaid(self, text: str) -> None:
+        self._agents.unsaid_in_copy(self._agent, text)
+
+    async def ask(self, question: ApprovalQuestion, key: str, tool: str, also: Hears) -> str:
+        return await self._agents.ask_for(self._agent, question, key, tool, also)
 
 
 class Subagents(AgentsPart):
@@ -149,6 +280,11 @@ class Subagents(AgentsPart):
         self._agents: dict[str, _Agent] = {}
         self._places: asyncio.Semaphore | None = None
         self._numbers: set[str] = set()
+        self._sets: dict[str, _Together] = {}
+        """The sets of those that were called at once, by the keys of the calls."""
+        self._closing: set[asyncio.Task[None]] = set()
+        self._following: asyncio.Task[None] | None = None
+        """The task that tells processes of the session's mode."""
         self._stopped_steps: set[str] = set()
         """The checkpoints of the steps whose sub-agents the user stopped: no more of them begin."""
 
@@ -203,6 +339,9 @@ class Subagents(AgentsPart):
         """See `AgentsPart.listen`."""
         agent = self._named(name)
         agent.n_listeners += 1
+        if agent.wire is not None:
+            subscription = agent.wire.subscribe(wake)
+            return [*agent.records], subscription
         try:
             soul = await self._opened(agent)
             return await soul.listen(wake)
@@ -213,8 +352,9 @@ class Subagents(AgentsPart):
     async def unlisten(self, name: str, subscription: Subscription) -> None:
         """See `AgentsPart.unlisten`."""
         agent = self._named(name)
-        if agent.soul is not None:
-            agent.soul.wire.unsubscribe(subscription)
+        for wire in (agent.wire, None if agent.soul is None else agent.soul.wire):
+            if wire is not None:
+                wire.unsubscribe(subscription)
         agent.n_listeners = max(0, agent.n_listeners - 1)
         await self._close_if_idle(agent)
 
@@ -228,7 +368,9 @@ class Subagents(AgentsPart):
                 f"{agent.state.name} has ended.",
                 advice="To continue it, rewind it to one of its steps.",
             )
-        if agent.soul is not None and agent.is_working:
+        if agent.copy is not None:
+            agent.copy.say(text)
+        elif agent.soul is not None and agent.is_working:
             agent.soul.say(text)
         else:
             agent.said.append(text)
@@ -236,10 +378,12 @@ class Subagents(AgentsPart):
     async def stop(self, name: str) -> None:
         """See `AgentsPart.stop`."""
         agent = self._named(name)
-        if agent.work is None or agent.state.is_over:
+        if agent.work is None or agent.state.is_over or agent.is_ending:
             return
         agent.is_stopping = True
-        if agent.soul is not None and agent.is_working and agent.soul.running:
+        if agent.copy is not None:
+            await agent.copy.stop()
+        elif agent.soul is not None and agent.is_working and agent.soul.running:
             await agent.soul.interrupt()
         else:
             agent.work.cancel()
@@ -256,9 +400,13 @@ class Subagents(AgentsPart):
     async def preview(self, name: str, target: Target) -> RewindPreview:
         """See `AgentsPart.preview`."""
         agent = self._named(name)
+        if agent.wire is not None:
+            raise SoulBusy(f"{name} is working. Stop it first.")
         async with self._held(agent) as soul:
             found = await soul.travel.preview(target)
             point = soul.session.context.index.checkpoint(target.id)
+        if agent.since:
+            return replace(found, files=FilesPreview(reason=_IN_COPY))
         files = await self._main.file_history.preview(
             point, after=False, ran_commands=found.ran_commands, binding=not self._main.running
         )
@@ -277,6 +425,8 @@ class Subagents(AgentsPart):
             raise SoulBusy(f"{name} is working. Stop it first.")
         async with self._held(agent) as soul:
             point = soul.session.context.index.checkpoint(target.id)
+            if agent.since and files != "keep":
+                raise FilesUnknown(_IN_COPY)
             if files == "only":
                 return await self._main.alone.run(self._main.bring_files(point, chosen))
             back = self._back(agent, soul, target, None if files == "keep" else point, chosen)
@@ -381,8 +531,10 @@ class Subagents(AgentsPart):
             # The program was killed between its end and the end of the step.
             async with self._held(agent) as soul:
                 return _outcome(agent.state, _last_answer(soul.session.context.messages))
-        agent.is_stopping = False
-        agent.work = asyncio.create_task(self._run(agent), name=f"sub-agent {agent.state.name}")
+        agent.is_stopping = agent.is_ending = False
+        together = None if agent.state.reads_only else self._sets.get(key)
+        running = self._run(agent) if together is None else self._run_beside(agent, together)
+        agent.work = asyncio.create_task(running, name=f"sub-agent {agent.state.name}")
         try:
             return await asyncio.shield(agent.work)
         except asyncio.CancelledError:
@@ -393,6 +545,10 @@ class Subagents(AgentsPart):
                 await self._change_stored(
                     agent, state="stopped", why=_BY_USER, doing="", ended_at=time.time()
                 )
+            elif agent.told != agent.state:
+                # It was stopped while its end was being stored.
+                await self._store(agent)
+                self._tell(agent)
             if not is_alone:
                 raise
             messages = () if agent.soul is None else agent.soul.session.context.messages
@@ -406,7 +562,32 @@ class Subagents(AgentsPart):
         finally:
             agent.work = None
             agent.is_working = False
+            if agent.since and agent.state.is_over:
+                self._settle_soon()
             await self._close_if_idle(agent)
+
+    def together(self, keys: Sequence[str]) -> _Together:
+        """See `AgentsPart.together`."""
+        over = {one.state.key for one in self._agents.values() if one.state.is_over}
+        begin, makes = [key for key in keys if key not in over], self._main.agent_copies
+        make = None
+        if makes is not None and len(begin) > 1:
+            make = partial(makes, len(keys))
+        found = _Together(keys, make)
+        found.on_end = self._close_copies
+        self._sets |= dict.fromkeys(begin if len(begin) > 1 else (), found)
+        return found
+
+    def _close_copies(self, opening: asyncio.Task[AgentCopies]) -> None:
+        """Remove the files of a set whose sub-agents have ended."""
+
+        async def closed() -> None:
+            with contextlib.suppress(NoCopies):
+                await (await opening).close()
+
+        task = asyncio.create_task(closed(), name="copies")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _new(self, task: AgentTask, key: str) -> _Agent:
         place = 1
@@ -442,25 +623,13 @@ class Subagents(AgentsPart):
 
     async def _run(self, agent: _Agent) -> ToolOutcome:
         if self._room.locked():
-            self._change(agent, state="waiting", why="It waits until other sub-agents are done.")
+            self._change(agent, state="waiting", why=_FULL)
         async with self._room:
             try:
                 soul = await self._opened(agent, to_work=True)
             except (LLMError, SoulError, SessionError, OSError) as error:
-                words = getattr(error, "message", "") or str(error)
-                await self._change_stored(agent, state="failed", why=words, ended_at=time.time())
-                return failure(f"The sub-agent could not be started. {words}", brief="failed")
-            now = agent.state
-            # A pause is no time of work.
-            worked = max(0.0, now.ended_at - now.began_at) if now.ended_at else 0.0
-            await self._change_stored(
-                agent,
-                state="working",
-                why="",
-                began_at=time.time() - worked,
-                ended_at=0.0,
-                model=soul.model_name,
-            )
+                return await self._not_started(agent, error)
+            await self._begin_work(agent, soul.model_name)
             agent.is_working = True
             failed, why = "", ""
             try:
@@ -479,6 +648,20 @@ class Subagents(AgentsPart):
                 agent.is_working = False
             return await self._ended(agent, soul, failed, why)
 
+    async def _begin_work(self, agent: _Agent, model: str, *, is_future: bool = False) -> None:
+        now = agent.state
+        # A pause is no time of work.
+        worked = max(0.0, now.ended_at - now.began_at) if now.ended_at else 0.0
+        await self._change_stored(
+            agent,
+            state="working",
+            why="",
+            began_at=time.time() - worked,
+            ended_at=0.0,
+            model=model,
+            is_future=is_future,
+        )
+
     async def _turns(self, agent: _Agent, soul: KimiSoul) -> bool:
         """Run what the sub-agent has to do; return whether the user refused what it asked for."""
         if not soul.session.context.messages:
@@ -491,7 +674,298 @@ class Subagents(AgentsPart):
             return await soul.resume() == "rejected"
         return False
 
-    async def _ended(self, agent: _Agent, soul: KimiSoul, failed: str, why: str) -> ToolOutcome:
+    # -- in a copy -------------------------------------------------------------------------------
+
+    async def _run_beside(self, agent: _Agent, together: _Together) -> ToolOutcome:
+        """Run a sub-agent beside others that write, in a copy; where there are none, after those that were called earlier."""
+        key, begun = agent.state.key, None
+        self._change(agent, state="waiting", why=_COPYING)
+        try:
+            copies = await together.open()
+            if self._room.locked():
+                self._change(agent, state="waiting", why=_FULL)
+            async with self._room:
+                begun = await self._begin_copy(agent, copies, together.keys.index(key))
+                end = await self._to_its_end(agent, begun)
+        except NoCopies as no:
+            if not together.is_told:
+                together.is_told = True
+                words = f"The sub-agents work one after another. {str(no).rstrip('.')}."
+                self._main.wire.publish(ev.Notice("info", words))
+            agent.since = ""
+            await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
+            self._change(agent, state="waiting", why=_AFTER_OTHERS)
+            await together.turn_of(key)
+            return await self._run(agent)
+        except (LLMError, SoulError, SessionError, OSError) as error:
+            return await self._not_started(agent, error)
+        self._change(agent, doing=_AFTER_OTHERS)
+        await together.turn_of(key)
+        brought, trouble = Brought(), ""
+        try:
+            brought = await run_to_completion(self._bring(agent))
+        except OSError as error:
+            trouble = error.strerror or str(error)
+            log.warning("the files of a sub-agent could not be brought", exc_info=error)
+        failed = {"rejected": "stopped", "interrupted": "stopped", "error": "failed"}
+        why = f"{end.error} {end.advice}".strip()
+        if end.reason in ("rejected", "interrupted"):
+            why = _REFUSED if end.reason == "rejected" else _BY_USER
+        async with self._held(agent) as soul:
+            return await self._ended(
+                agent,
+                soul,
+                failed.get(end.reason, ""),
+                why,
+                await asyncio.to_thread(self._files_words, agent, brought, trouble),
+            )
+
+    async def _begin_copy(self, agent: _Agent, copies: AgentCopies, place: int) -> RunningCopy:
+        """Prepare the session of a sub-agent for a process, which opens it; return the process, to be run.
+
+        Raises:
+            NoCopies: its model cannot be used by another process.
+            LLMError, SoulError, SessionError, OSError: it cannot be started.
+        """
+        main = self._main
+        async with self._held(agent) as soul:
+            is_new = not soul.session.context.messages
+            agent.records = [] if is_new else await soul.history()
+            seq = soul.wire.newest_seq + 1
+        provider = await self._provider(agent)
+        if provider.made_with is None:
+            raise NoCopies("Their model cannot be used by another process.")
+        settings, budget = main.agents_config, self._budget()
+        said, agent.said = agent.said, []
+        order = CopyOrder(
+            agent.state.name,
+            agent.folder,
+            agent.kind,
+            "\n\n".join([agent.text, *said]) if is_new else "",
+            () if is_new else tuple(said),
+            provider,
+            main.mode,
+            min(agent.kind.steps or settings.steps, settings.steps),
+            budget.tokens,
+            budget.cost,
+            main.added.paths,
+        )
+        async with agent.opening:
+            agent.wire = Wire(seq)
+            if agent.soul is not None:
+                # A session in which nothing was said loses the folder of its snapshots when it is closed.
+                soul, agent.soul = agent.soul, None
+                agent.wire.take_over(soul.wire)
+                await soul.aclose()
+        try:
+            copy = await copies.copy(place, order, _Owner(agent, self))
+        except BaseException:
+            await self._take_back(agent)
+            raise
+        agent.copy, agent.since = copy, copies.since
+        agent.cost = -1.0
+        await self._begin_work(agent, "", is_future=True)
+        return copy
+
+    async def _to_its_end(self, agent: _Agent, copy: RunningCopy) -> CopyEnd:
+        """Run a sub-agent in its copy; it is stopped in order if this is cancelled."""
+        self._follow_mode()
+        agent.is_working = True
+        for text in agent.said:
+            copy.say(text)
+        agent.said.clear()
+        running = asyncio.create_task(copy.run(), name=f"copy of {agent.state.name}")
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if running.done():
+                raise
+            await copy.stop()
+            await asyncio.wait([running])
+            raise
+        finally:
+            agent.is_working, agent.is_ending = False, True
+            await self._take_back(agent)
+
+    async def _take_back(self, agent: _Agent) -> None:
+        """Have those who listen to a sub-agent whose process has ended hear its engine here."""
+        async with agent.opening:
+            agent.copy = None
+            if agent.n_listeners and agent.wire is not None:
+                with contextlib.suppress(SessionError, SoulError, OSError):
+                    agent.soul = await self._open(agent)
+                    agent.soul.wire.take_over(agent.wire)
+            agent.wire, agent.records = None, []
+
+    def _follow_mode(self) -> None:
+        """Tell the processes of sub-agents when the session's mode changes."""
+        if self._following is None:
+            heard = self._main.wire.subscribe(records=True)
+            self._following = asyncio.create_task(self._tell_modes(heard), name="mode")
+
+    async def _tell_modes(self, heard: Subscription) -> None:
+        async for record in heard:
+            if isinstance(record.event, ev.ModeChanged) and not record.source:
+                for agent in self._agents.values():
+                    if agent.copy is not None:
+                        agent.copy.set_mode(record.event.mode)
+
+    def begun_in_copy(self, agent: _Agent, model: str, facts: Sequence[Event]) -> None:
+        """Take what a process tells of its session."""
+        agent.records += [EventRecord(0, time.time(), one) for one in facts]
+        for one in facts:
+            if isinstance(one, ev.StatusUpdate):
+                agent.totals = (one.total_input, one.total_cached, one.total_output)
+        self._change(agent, model=model)
+
+    def heard_from_copy(self, agent: _Agent, record: EventRecord) -> None:
+        """Take an event of a sub-agent in a copy."""
+        if agent.wire is None:
+            return
+        event, records = record.event, agent.records
+        last = records[-1] if records else None
+        if last is not None and ev.continues(last.event, event) and _is_short(last.event):
+            whole = ev.with_text(last.event, ev.text_of(last.event) + ev.text_of(event))
+            records[-1] = last._replace(event=whole)
+        elif len(records) < _MOST_RECORDS and not isinstance(
+            event, ev.ToolOutput | ev.PromptProgress
+        ):
+            records.append(record)
+        agent.wire.publish(event)
+        self._heard(agent, event)
+
+    def waits_in_copy(self, agent: _Agent, words: str) -> None:
+        """Take why the request of a sub-agent in a copy waits."""
+        if agent.state.state == "working":
+            self._change(agent, doing=words)
+
+    def unsaid_in_copy(self, agent: _Agent, text: str) -> None:
+        """Take a message that a sub-agent in a copy did not read any more."""
+        words = f"{agent.state.name} had ended before it could read your message: {one_line(text)}"
+        self._main.wire.publish(ev.Notice("info", words))
+
+    async def ask_for(
+        self, agent: _Agent, question: ApprovalQuestion, key: str, tool: str, also: Hears
+    ) -> str:
+        """Ask a question of a sub-agent in a copy, as one of the session."""
+        return await self._main.approval.ask(
+            question, key=key, tool=tool, agent=agent.state.name, also=also
+        )
+
+    # -- its files ---------------------------------------------------------------------------------
+
+    async def _bring(self, agent: _Agent) -> Brought:
+        """Apply the difference of a sub-agent's copy, and remove its snapshots.
+
+        Raises:
+            OSError: the disk refused; the copy stays.
+        """
+        main, stored = self._main, agent.folder / FILES_NAME
+        await main.files_ready()
+        folder = main.folder
+        if folder.reason:
+            raise OSError(folder.reason)
+        try:
+            # Its process may still be ending; opening the session also repairs what a kill left of it.
+            async with self._held(agent) as soul:
+                await soul.flush()
+        except (SessionError, SoulError) as error:
+            raise OSError(str(error)) from error
+        brought = await folder.run(
+            folder.tracker.apply_difference,
+            stored,
+            agent.since,
+            folder.others,
+            agent.state.name,
+        )
+        if brought.conflicts:
+            await folder.run(self._keep_versions, agent, brought.conflicts)
+        agent.since = ""
+        await self._store(agent)
+        await asyncio.to_thread(shutil.rmtree, stored, True)
+        return brought
+
+    def _keep_versions(self, agent: _Agent, conflicts: Sequence[FileChange]) -> None:
+        """Write a sub-agent's versions of files that were not applied where the session's agent may read them."""
+        texts = self._main.folder.tracker.texts
+        for one in conflicts:
+            if one.then is None or one.then.kind == "link":
+                continue
+            place = self._place_of(agent, one.path)
+            with contextlib.suppress(OSError, BlobDamaged):
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._storage.write_file(place, texts.content(one.then))
+
+    def _place_of(self, agent: _Agent, path: str) -> Path:
+        return self._main.session.dir / RESULTS_NAME / agent.state.name / path
+
+    def _files_words(self, agent: _Agent, brought: Brought, trouble: str) -> str:
+        """Return what the model is told of the files of a sub-agent that are not as it left them; empty if all are."""
+        if trouble:
+            return f"Its changes of files are not in the work folder yet: {trouble}. They come with the next turn."
+        rows: list[str] = []
+        for one in brought.conflicts[:_MOST_CONFLICTS]:
+            place = self._place_of(agent, one.path)
+            its = (
+                "it deleted the file"
+                if one.then is None
+                else f"its version is in {place}"
+                if place.is_file()
+                else "its version is a link"
+            )
+            rows.append(f"- {one.path}: changed in the work folder meanwhile, too; {its}")
+        rows += [f"- {path}: {why}" for path, why in [*brought.failures.items()][:_MOST_CONFLICTS]]
+        if not rows:
+            return ""
+        n_all = len(brought.conflicts) + len(brought.failures)
+        more = f"\nAnd {n_all - len(rows):,} more." if n_all > len(rows) else ""
+        listed = "\n".join(rows)
+        return (
+            f"It worked in files of its own. {counted(n_all, 'file')} of its changes could not be applied and stay as they are in the "
+            f"work folder:\n{listed}{more}\nMerge them yourself if they are needed."
+        )
+
+    def _settle_soon(self) -> None:
+        """Bring the files of stopped sub-agents when the turn has ended."""
+
+        async def settled() -> None:
+            alone, is_done = self._main.alone, False
+            while not (is_done or alone.closed):
+                await alone.idle_first()
+                with contextlib.suppress(SoulBusy):
+                    await alone.run(self.settle())
+                    is_done = True
+
+        task = asyncio.create_task(settled(), name="files of sub-agents")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def settle(self) -> None:
+        """See `AgentsPart.settle`."""
+        uids = {point.uid for point in self._conversation.context.checkpoints}
+        left = [one for one in self._agents.values() if one.since and one.work is None]
+        for agent in sorted(left, key=lambda one: one.state.number):
+            if agent.state.uid not in uids:
+                continue
+            try:
+                brought = await run_to_completion(self._bring(agent))
+            except OSError as error:
+                log.warning("the files of a sub-agent could not be brought", exc_info=error)
+                continue
+            if brought.conflicts or brought.failures:
+                words = await asyncio.to_thread(self._files_words, agent, brought, "")
+                self._main.wire.publish(ev.Notice("warning", f"{agent.state.name}: {words}"))
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    async def _not_started(self, agent: _Agent, error: Exception) -> ToolOutcome:
+        words = getattr(error, "message", "") or str(error)
+        await self._change_stored(agent, state="failed", why=words, ended_at=time.time())
+        return failure(f"The sub-agent could not be started. {words}", brief="failed")
+
+    async def _ended(
+        self, agent: _Agent, soul: KimiSoul, failed: str, why: str, about_files: str = ""
+    ) -> ToolOutcome:
         text = _last_answer(soul.session.context.messages)
         await soul.file_history.settled()
         state = "failed" if failed == "failed" else "stopped" if failed else "done"
@@ -503,7 +977,10 @@ class Subagents(AgentsPart):
             ended_at=time.time(),
             last_words=one_line(text)[:_LAST_WORDS_CHARS],
         )
-        return _outcome(agent.state, text)
+        outcome = _outcome(agent.state, text)
+        if about_files:
+            outcome = replace(outcome, message=f"{outcome.message} {about_files}")
+        return outcome
 
     # -- its engine ------------------------------------------------------------------------------
 
@@ -521,36 +998,45 @@ class Subagents(AgentsPart):
                 agent.soul.set_provider(await self._provider(agent))
             return agent.soul
 
+    async def _opened_session(self, agent: _Agent) -> Session:
+        """Open the session of a sub-agent; the process of one that worked in a copy has some seconds to end before.
+
+        Raises:
+            SessionError, OSError: it cannot be opened.
+        """
+        session = Session(agent.folder, self._main.session.work_dir, self._storage)
+        until = time.monotonic() + (_ENDING_S if agent.since else 0.0)
+        while True:
+            try:
+                await session.open()
+            except SessionLocked:
+                if time.monotonic() > until:
+                    raise
+                # No event tells that a lock of another process was released.
+                await asyncio.sleep(_ASKED_S)
+            else:
+                return session
+
     async def _open(self, agent: _Agent) -> KimiSoul:
         main, name = self._main, agent.state.name
-        session = Session(agent.folder, main.session.work_dir, self._storage)
-        await session.open()
+        session = await self._opened_session(agent)
         try:
-            if session.context.system_prompt is None and not session.context.messages:
-                text = await asyncio.to_thread(
-                    agent_prompt,
-                    agent.kind.text,
-                    main.session.work_dir,
-                    main.environ,
-                    date.today(),  # noqa: DTZ011 - the user's own day is meant
-                    no_keys=self._tools.asks_for_keys,
-                    notes=self._tools.reads_notes,
-                )
-                await session.context.append([SystemPrompt(text)])
-            limits, settings = self._conversation.limits, main.agents_config
-            budget = self._budget()
+            await give_prompt(
+                session,
+                agent.kind,
+                main.session.work_dir,
+                main.environ,
+                no_keys=self._tools.asks_for_keys,
+                notes=self._tools.reads_notes,
+            )
+            settings = main.agents_config
+            steps = min(agent.kind.steps or settings.steps, settings.steps)
             soul = await self._opens(
                 session=session,
                 provider=None,
-                limits=limits._replace(
-                    control=limits.control._replace(
-                        max_steps_per_turn=min(agent.kind.steps or settings.steps, settings.steps)
-                    ),
-                    dmail=DMailConfig(enabled=False),
-                    budget=budget,
-                ),
+                limits=limits_of(self._conversation.limits, steps, self._budget()),
                 asks_for_keys=self._tools.asks_for_keys,
-                toolset=self._toolset(agent.kind),
+                toolset=tools_of(agent.kind, self._conversation.all_tools),
                 environ=main.environ,
                 prices=self._conversation.ledger.prices,
                 agent=name,
@@ -579,13 +1065,6 @@ class Subagents(AgentsPart):
             rest = max(1e-9, whole.cost - spent.cost)
             cost = min(cost or rest, rest)
         return Budget(tokens, cost)
-
-    def _toolset(self, kind: AgentKind) -> Toolset:
-        """Return the tools of a kind, as far as the session has them."""
-        tools = self._conversation.all_tools
-        wanted = tools.names if kind.tools is None else kind.tools
-        found = (tools.get(name) for name in tools.names if name in wanted and name not in NEVER)
-        return Toolset(tool for tool in found if tool is not None)
 
     async def _provider(self, agent: _Agent) -> ChatProvider:
         """Return the model of a sub-agent; the session's with a notice, if the one that its kind names is not configured."""
@@ -621,13 +1100,21 @@ class Subagents(AgentsPart):
 
     async def aclose(self) -> None:
         """See `AgentsPart.aclose`."""
+        works = [one.work for one in self._agents.values() if one.work is not None]
+        for work in works:
+            work.cancel()
+        if works:
+            await asyncio.wait(works)
         for agent in [*self._agents.values()]:
-            if agent.work is not None:
-                agent.work.cancel()
-                await asyncio.wait([agent.work])
             if agent.soul is not None:
                 soul, agent.soul = agent.soul, None
                 await soul.aclose()
+        if self._following is not None:
+            self._following.cancel()
+        if self._closing:
+            await asyncio.wait(self._closing)
+        with contextlib.suppress(SoulError, SessionError):
+            await self.settle()
 
     # -- what it tells ---------------------------------------------------------------------------
 
@@ -660,24 +1147,33 @@ class Subagents(AgentsPart):
 
     def _count(self, agent: _Agent, status: ev.StatusUpdate) -> None:
         """Count the tokens of a sub-agent in its figures and in the session's."""
-        if agent.soul is None:
+        soul = agent.soul
+        if soul is None and agent.copy is None:
             return
         before = agent.totals
         agent.totals = (status.total_input, status.total_cached, status.total_output)
         grown = [new - old for new, old in zip(agent.totals, before, strict=True)]
-        cost = agent.soul.cost
+        found = None if soul is None else soul.cost
+        cost = agent.cost if found is None else sum(amount for _, amount in found.amounts)
+        if soul is not None and found is None:
+            cost = -1.0
         self._change(
             agent,
             input=status.total_input,
             cached=status.total_cached,
             output=status.total_output,
-            cost=sum(amount for _, amount in cost.amounts) if cost is not None else -1.0,
+            cost=cost,
             used=status.used,
             limit=status.limit,
         )
         if any(grown) and min(grown) >= 0:
             usage = Usage(grown[0], grown[2], grown[1], estimated=status.estimated)
             self._conversation.count_beside(usage, status.model)
+            if agent.copy is not None:
+                try:
+                    self._conversation.check_budget()
+                except BudgetSpent as spent:
+                    agent.copy.end(spent.message)
 
     def _change(self, agent: _Agent, **facts: Any) -> None:
         """Change the state of a sub-agent and publish it, if it is another one then."""
@@ -706,6 +1202,10 @@ class Subagents(AgentsPart):
                 await asyncio.to_thread(_write, self._storage, agent.folder, data)
             except OSError as error:
                 log.warning("the state of a sub-agent could not be stored", exc_info=error)
+
+
+def _is_short(event: Event) -> bool:
+    return len(ev.text_of(event)) < _MOST_TEXT
 
 
 def _last_answer(messages: Sequence[Message]) -> str:
@@ -757,6 +1257,7 @@ def _encoded(agent: _Agent) -> bytes:
         "versions": [_version_record(one) for one in agent.versions],
         "later": [_version_record(one) for one in agent.later],
         "task": agent.text,
+        "copy": agent.since,
         "kind": {
             **{name: getattr(kind, name) for name in _KIND_TEXTS},
             "tools": None if kind.tools is None else list(kind.tools),
@@ -783,6 +1284,7 @@ def _stored_agents(folder: Path) -> list[_Agent]:
         agent.versions, agent.later = (
             _versions(table.get(which), name) for which in ("versions", "later")
         )
+        agent.since = lenient_json.text(table.get("copy"))
         found.append(agent)
     return sorted(found, key=lambda one: (one.state.number, one.state.name))
 

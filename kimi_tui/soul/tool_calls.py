@@ -1,4 +1,4 @@
-"""Runs the tool calls of one step: reading calls in parallel, changing calls one after another.
+"""Runs the tool calls of one step: reading calls in parallel, changing calls one after another, but for sub-agents that write.
 
 Calls keep their order if it matters: a reading call after a changing one waits for it, so that it sees the change. No call
 changes anything before it is on the disk itself, so that no change is without its cause after a power cut. Every call
@@ -14,8 +14,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import uuid4
 
 from kimi_tui.foreign_text import Cleaner, one_line
@@ -39,12 +40,13 @@ from kimi_tui.soul.tool_results import (
 )
 from kimi_tui.tool_cards import OWN_COMMAND, short_name
 from kimi_tui.tools.added_folders import AddedFolders
-from kimi_tui.tools.agent_kind import AgentTask
+from kimi_tui.tools.agent_kind import AGENT_NAMES, AgentTask
 from kimi_tui.tools.base import (
     RESULTS_NAME,
     TO_GO_OUTSIDE,
     ApprovalQuestion,
     Asks,
+    Changes,
     FileVersions,
     ToolEnv,
 )
@@ -111,6 +113,7 @@ class ToolRuntime:
     `reads_notes` the notes of folders are not read. `hooks` run before and after calls, `checks` after edits; None for none.
     `added` are the folders that the user added beside the work folder. `unsaved` returns the text of a file in the user's editor.
     `run_agent` runs a sub-agent; None where there can be none. `paused` returns the keys of calls whose sub-agents can go on.
+    `together` is told the keys of calls of sub-agents that write and begin at the same time, in their order.
     """
 
     conversation: Conversation
@@ -130,6 +133,15 @@ class ToolRuntime:
     unsaved: Callable[[str], Awaitable[str | None]] | None = None
     run_agent: Callable[[AgentTask, str], Awaitable[ToolOutcome]] | None = None
     paused: Callable[[], Collection[str]] = tuple
+    together: Callable[[Sequence[str]], CallsTogether] | None = None
+
+
+class CallsTogether(Protocol):
+    """Calls of sub-agents that write and run at the same time."""
+
+    def ended(self, key: str) -> None:
+        """Take the end of a call, also of one that never began: what comes after it in order need not wait for it any more."""
+        ...
 
 
 class ToolBatch:
@@ -145,6 +157,10 @@ class ToolBatch:
         self._runners: dict[str, _RunningCall] = {}
         self._refused = False
         self._stopped = False
+        self._together: dict[str, CallsTogether] = {}
+        """The calls of sub-agents that run with others, although they write, by key."""
+        self._between = frozenset[str]()
+        """The calls of other sub-agents between these, which need not wait for them."""
 
     @property
     def results(self) -> list[CallResult]:
@@ -159,9 +175,22 @@ class ToolBatch:
         """
         await self._runtime.ready()
         slices = TimeSlices()
+        self._find_together()
+        is_together = False
         for call in self._calls:
-            tool = self._conversation.toolset.get(call.name)
-            is_alone = tool is not None and tool.changes_of(call.arguments) != "nothing"
+            is_alone = self._changes_of(call) != "nothing"
+            if call.key in self._together:
+                if not is_together:
+                    self._conversation.context.sync_soon()
+                    await self._wait(0)
+                if self._failures:
+                    break
+                is_together = True
+                self._begin(call)
+                continue
+            if is_together and call.key not in self._between:
+                is_together = False
+                await self._wait(0)
             if is_alone:
                 # The disk is waited for just before the change, and by then it may be done.
                 self._conversation.context.sync_soon()
@@ -172,7 +201,7 @@ class ToolBatch:
                 await self._finish(call, CallResult(call, failure(NOT_RUN, brief="not run")))
                 await slices.yield_if_over()
                 continue
-            self._running.add(asyncio.create_task(self._run_one(call), name=f"tool {call.name}"))
+            self._begin(call)
             if is_alone:
                 await self._wait(0)
         await self._wait(0)
@@ -181,6 +210,26 @@ class ToolBatch:
         # The changes must be known before the next step, which may be a rewind.
         await self._conversation.files.settled()
         return self.results
+
+    def _changes_of(self, call: Call) -> Changes:
+        tool = self._conversation.toolset.get(call.name)
+        return "nothing" if tool is None else tool.changes_of(call.arguments)
+
+    def _find_together(self) -> None:
+        """Find the calls of sub-agents that follow one another, of which two or more write: these begin at the same time."""
+        begin = self._runtime.together
+        if begin is None:
+            return
+        for is_agents, found in groupby(self._calls, lambda one: one.name in AGENT_NAMES):
+            keys = [one.key for one in found]
+            calls = (one for one in self._calls if is_agents and one.key in keys)
+            writing = [one.key for one in calls if self._changes_of(one) != "nothing"]
+            if len(writing) > 1:
+                self._together |= dict.fromkeys(writing, begin(writing))
+                self._between |= set(keys[: keys.index(writing[-1])])
+
+    def _begin(self, call: Call) -> None:
+        self._running.add(asyncio.create_task(self._run_one(call), name=f"tool {call.name}"))
 
     async def stop(self) -> set[asyncio.Task[None]]:
         """Cancel the running calls, and give a result to every call without one.
@@ -203,6 +252,8 @@ class ToolBatch:
                 outcome = failure(INTERRUPTED if begun else NOT_BEGUN, brief="stopped")
                 await self._finish(call, CallResult(call, outcome, interrupted=True))
                 await slices.yield_if_over()
+            if call.key in self._together and call.key not in self._runners:
+                self._together[call.key].ended(call.key)
         return late
 
     async def release(self) -> None:
@@ -224,7 +275,11 @@ class ToolBatch:
         room = self._conversation.result_chars(len(self._calls))
         runner = _RunningCall(self._runtime, call, room)
         self._runners[call.key] = runner
-        done = await runner.run()
+        try:
+            done = await runner.run()
+        finally:
+            if call.key in self._together:
+                self._together[call.key].ended(call.key)
         if done.rejected and not done.feedback:
             self._refused = True
         if not self._stopped:

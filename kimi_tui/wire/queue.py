@@ -215,6 +215,15 @@ class Wire:
             self._n_listeners -= subscription.listens
         subscription.close()
 
+    def take_over(self, other: Wire) -> None:
+        """Have those who listen to another wire hear this one from now on, with numbers that go on; what only records stays there."""
+        self._next_seq = max(self._next_seq, other._next_seq)
+        moved = [one for one in other._subscriptions if one.listens]
+        other._subscriptions = [one for one in other._subscriptions if not one.listens]
+        other._n_listeners = 0
+        self._subscriptions += moved
+        self._n_listeners += len(moved)
+
     def close(self) -> None:
         """End every iteration."""
         for subscription in list(self._subscriptions):

@@ -5,8 +5,9 @@ puts them between two snapshots: the first goes from the present files to those 
 are called a restore, since the files are not touched and the changes are nobody's. So every reader of the log, also of an earlier
 version, finds the files of each checkpoint of the future, and a restore of them tells the changes of others from the agent's.
 
-`difference_plan` is for copies that are no line of their own, as those of several agents that write at once: each difference is applied
-when its copy ends, in order, and what differs by then is a conflict.
+`difference_plan` and `steps_onto` are for copies that are no line of their own, as those of several agents that write at once: each
+difference is applied when its copy ends, in order, and what differs by then is a conflict. The log is then as if the agent had worked
+in the folder itself, after the differences that came before its own.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import contextlib
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kimi_tui.workspace.file_table import FileRows, Folders, Stamp, table_of
-from kimi_tui.workspace.manifest import Manifest, ManifestEntry
+from kimi_tui.workspace.file_table import FileRows, Folders, Stamp, folders_of, table_of
+from kimi_tui.workspace.manifest import Manifest, ManifestEntry, ancestors
 from kimi_tui.workspace.restore import CHANGED_OUTSIDE_TOO, FileChange, FileFate, as_file
 from kimi_tui.workspace.scan import stamp_from
 from kimi_tui.workspace.snapshots import ANY_ROOT, FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
@@ -105,17 +107,64 @@ def difference_plan(copied: SnapshotLog, begun: Snapshot, now: Manifest) -> list
     """
     before, end = copied.manifest_at(begun), copied.latest
     changes: list[FileChange] = []
+    folders: AbstractSet[str] | None = None
     for path in sorted(copied.changed_since(begun)):
         was, then, there = (as_file(files.get(path)) for files in (before, end, now))
+        if was == then == there and _is_new_folder(path, before, end, now):
+            changes.append(FileChange(path, "create", None, end[path]))
+            continue
         kept = [one for one in (was, then, there) if one is not None]
         if was == then or then == there or not all(one.kept for one in kept):
             continue
         would: FileFate = "create" if there is None else "delete" if then is None else "restore"
+        stays = ""
+        if then is None and "/" in path:
+            folders = folders if folders is not None else folders_of(end)
+            stays = next((folder for folder in ancestors(path) if folder in folders), "")
         if there == was:
-            changes.append(FileChange(path, would, there, then))
+            changes.append(FileChange(path, would, there, then, stays=stays))
         else:
-            changes.append(FileChange(path, "conflict", there, then, CHANGED_OUTSIDE_TOO, would))
+            why = CHANGED_OUTSIDE_TOO
+            changes.append(FileChange(path, "conflict", there, then, why, would, stays))
     return changes
+
+
+def _is_new_folder(path: str, before: Manifest, end: Manifest, now: Manifest) -> bool:
+    """Return whether a copy made an empty folder where there is nothing."""
+    entry = end.get(path)
+    is_made = entry is not None and entry.kind == "folder"
+    return is_made and path not in before and path not in now and path not in folders_of(now)
+
+
+def steps_onto(
+    log: SnapshotLog, copied: SnapshotLog, begun: Snapshot, taken: Collection[str], agent: str
+) -> list[Snapshot | str]:
+    """Return the records to add to a log for the steps of a copy whose difference was applied: its checkpoints, and between them its
+    snapshots with the paths that were taken.
+
+    What an interrupted application brought before is taken back first, in the log alone, so that the checkpoints have it as changes.
+
+    Args:
+        log: the log; its newest snapshot has the files without the difference.
+        copied: the log of the copy.
+        begun: the snapshot with whose files the copy began.
+        taken: the paths that are in the work folder as the copy left them.
+        agent: the agent that worked in the copy.
+    """
+    place, before, now = copied.place(begun), copied.manifest_at(begun), log.latest
+    records: list[Snapshot | str] = []
+    if reset := delta(now, before, taken):
+        records.append(Snapshot(new_id(), time.time(), "restore", reset))
+    waiting = [one for one in copied.marks_from(place) if log.marked_at(one[1]) < 0]
+    for at in range(place, len(copied.snapshots)):
+        one = copied.snapshots[at]
+        changed = {path: entry for path, entry in one.changed.items() if path in taken}
+        if at > place and changed:
+            # In a copy nobody but its agent changes anything.
+            records.append(replace(one, by="agent", changed=changed, author=agent))
+        while waiting and waiting[0][0] == at:
+            records.append(waiting.pop(0)[1])
+    return records
 
 
 def hand_over_stamps(copies: Sequence[SnapshotLog], base: Path, files: Manifest) -> None:

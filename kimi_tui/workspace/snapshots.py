@@ -300,8 +300,12 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
-    def add_all(self, records: Sequence[Snapshot | str]) -> None:
+    def add_all(self, records: Sequence[Snapshot | str], agent: str = "") -> None:
         """Append snapshots, and checkpoints between them by their uids, in one write, and sync it: all of them or none.
+
+        Args:
+            records: the snapshots, and the uids.
+            agent: the agent beside the session's own that made the checkpoints; empty for the session's own.
 
         Raises:
             OSError: the disk refused; the log is as before.
@@ -313,13 +317,13 @@ class SnapshotLog:
                 lines.append(_stored(one))
                 last = one.id
             else:
-                lines.append({"mark": one, "after": last})
+                lines.append({"mark": one, "after": last} | ({"agent": agent} if agent else {}))
         self._append(*lines, sync=True)
         for one in records:
             if isinstance(one, Snapshot):
                 self._take(one)
             else:
-                self._marks[one] = len(self._snapshots) - 1
+                self._set_mark(one, len(self._snapshots) - 1, agent)
                 self._order.clear()
 
     def marks_from(self, place: int) -> list[tuple[int, str]]:

@@ -13,7 +13,7 @@ import os
 import pwd
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from pathlib import Path
 from kimi_tui.display_names import some_of
 from kimi_tui.filesystem import identity_of
 from kimi_tui.workspace import restore
-from kimi_tui.workspace.adoption import contents_of, detour, difference_plan
+from kimi_tui.workspace.adoption import contents_of, detour, difference_plan, steps_onto
 from kimi_tui.workspace.blame import FileBlame
 from kimi_tui.workspace.diff import (
     Changes,
@@ -42,6 +42,7 @@ from kimi_tui.workspace.manifest import (
     Manifest,
     ManifestEntry,
     ScanExtent,
+    ancestors,
     was_looked_for,
 )
 from kimi_tui.workspace.protected_names import runs_later, secrets
@@ -73,7 +74,8 @@ _HOMES = (Path("/home"), Path("/Users"))
 
 STORE_NAME = "store"
 LOG_NAME = "snapshots.jsonl"
-_INTENT_NAME = "restore.json"
+INTENT_NAME = "restore.json"
+"""The file in the folder of snapshots that names the changes of files that are being made."""
 _COUNTED_FILES = 100
 _LOOKED_AT = 100_000
 """The largest number of files that are all looked at before a restore is planned; it takes half a second."""
@@ -148,6 +150,22 @@ class Following:
     n_walks: int = 0
     n_lost: int = 0
     n_untold: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What became of the difference of a copy.
+
+    Attributes:
+        restored: the files that were written, by path; `deleted` are those that were deleted.
+        failures: the files that could not be changed, with the reasons.
+        conflicts: the files that stay as they are, because they had changed in the work folder too.
+    """
+
+    restored: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict[str, str])
+    conflicts: tuple[FileChange, ...] = ()
 
 
 @dataclass(slots=True)
@@ -449,34 +467,89 @@ class Tracker:
         self._log.add_all(records)
         return True
 
-    def apply_difference(
-        self, folder: Path, since: str, by: By
-    ) -> tuple[Restored, tuple[str, ...]]:
-        """Bring what a copy of this session changed into the work folder; return the outcome, and the conflicts, which stay as they are.
+    def apply_difference(self, folder: Path, since: str, by: By, agent: str = "") -> Brought:
+        """Bring what a copy of this session changed into the work folder, with its checkpoints into the log; return the outcome.
+
+        A file that differs in the work folder from how the copy began stays as it is. It may be called again after it failed or
+        was killed, and does nothing more once it has ended.
 
         Args:
             folder: the folder of the snapshots of the copy.
             since: the snapshot with whose files the copy began.
             by: the author of the changes since the last scan.
+            agent: the agent that worked in the copy.
 
         Raises:
             OSError: the disk refused; each file has its planned or its former state.
         """
-        self.take_snapshot(by)
+        self._scan()
         copied, texts = stored_snapshots(folder)
-        begun = copied.get(since)
-        if begun is None:
-            return Restored(), ()
+        begun, known = copied.get(since), self._log.get(since)
+        if begun is None or known is None:
+            self._add(by, self._owed)
+            return Brought()
         changes = difference_plan(copied, begun, self._scanner_manifest())
-        for one in changes:
-            if one.then is not None and not self._store.has(one.then.blob):
+        # Another process was killed after it had brought these.
+        already = self._brought_before(copied, begun, known)
+        self._add(by, self._owed - already)
+        wanted = [one for one in changes if one.change != "conflict"]
+        conflicts = tuple(one for one in changes if one.change == "conflict")
+        own = copied.snapshots[copied.place(begun) + 1 :]
+        if any(self._log.get(one.id) is not None for one in own):
+            return Brought(conflicts=conflicts)
+        for name, entry in contents_of(own).items():
+            if not self._store.has(name):
+                # A file whose contents are gone cannot be restored, as anywhere else in the log.
                 with contextlib.suppress(BlobDamaged):
-                    self._store.put(texts.content(one.then), one.then.blob)
+                    self._store.put(texts.content(entry), name)
         self._store.flush()
-        prepared = self.prepare(RestorePlan(tuple(changes)))
-        if prepared is None:
-            return Restored(), ()
-        return self.carry_out(prepared), prepared.left
+        intent = Intent(known.id, new_id(), tuple(wanted))
+        if wanted:
+            with contextlib.suppress(OSError):
+                intent = replace(intent, seal=self._seal_of(intent, create=True))
+            restore.write_intent(self._folder / INTENT_NAME, intent)
+        outcome = restore.carry_out(self._root, self._store, wanted)
+        self._scan(intent.paths)
+        manifest = self._scanner_manifest()
+        done = {one.path for one in wanted if stands(manifest.get(one.path), one.then)}
+        taken = done | already
+        self._log.add_all(steps_onto(self._log, copied, begun, taken, agent), agent)
+        self._add("agent", taken | self._folders_around(taken), author=agent)
+        self._add("other", self._owed)
+        (self._folder / INTENT_NAME).unlink(missing_ok=True)
+        failed = {path: CHANGED_MEANWHILE for path in intent.paths if path not in done}
+        failed |= {path: why for path, why in outcome.failures.items() if path not in done}
+        return Brought(
+            tuple(sorted(one.path for one in wanted if one.then is not None and one.path in done)),
+            tuple(sorted(one.path for one in wanted if one.then is None and one.path in done)),
+            failed,
+            conflicts,
+        )
+
+    def _brought_before(self, copied: SnapshotLog, begun: Snapshot, known: Snapshot) -> set[str]:
+        """Return the paths that are as a copy left them, although no agent is known to have changed them since it began."""
+        before, end, now = copied.manifest_at(begun), copied.latest, self._scanner_manifest()
+        authors = self._log.changed_since(known)
+        unknown = FOREIGN | {"restore"}
+        return {
+            path
+            for path in copied.changed_since(begun)
+            if (entry := end.get(path)) != before.get(path)
+            and stands(now.get(path), entry)
+            and unknown.issuperset(authors.get(path, ()))
+            and all(one is None or one.is_known for one in (entry, before.get(path)))
+        }
+
+    def _folders_around(self, paths: Collection[str]) -> set[str]:
+        """Return what is owed of folders that became empty, or are no longer, with these files."""
+        latest, now = self._log.latest, self._scanner_manifest()
+        above = {folder for path in paths for folder in ancestors(path)}
+        found = {path: (latest.get(path), now.get(path)) for path in self._owed & above}
+        return {
+            path
+            for path, entries in found.items()
+            if all(one is None or one.kind == "folder" for one in entries)
+        }
 
     # -- planning --------------------------------------------------------------------------------
 
@@ -639,7 +712,7 @@ class Tracker:
             # Without a seal this process carries out the restore all the same, but the next one does not finish it.
             with contextlib.suppress(OSError):
                 intent = replace(intent, seal=self._seal_of(intent, create=True))
-            restore.write_intent(self._folder / _INTENT_NAME, intent)
+            restore.write_intent(self._folder / INTENT_NAME, intent)
         return PreparedRestore(intent, tuple(left), tuple(stale))
 
     def carry_out(self, prepared: PreparedRestore, *, unasked: bool = False) -> Restored:
@@ -669,7 +742,7 @@ class Tracker:
         for path in intent.paths:
             if path not in done and path not in failed:
                 failed[path] = held.get(path, CHANGED_MEANWHILE)
-        (self._folder / _INTENT_NAME).unlink(missing_ok=True)
+        (self._folder / INTENT_NAME).unlink(missing_ok=True)
         return Restored(
             tuple(path for path in outcome.restored if path not in failed),
             tuple(path for path in outcome.deleted if path not in failed),
@@ -684,7 +757,7 @@ class Tracker:
         try:
             found = [
                 os.lstat(path)
-                for path in (self._folder.parent, self._folder, self._folder / _INTENT_NAME)
+                for path in (self._folder.parent, self._folder, self._folder / INTENT_NAME)
             ]
             seal = self._seal_of(intent, create=False)
         except OSError:
@@ -701,14 +774,22 @@ class Tracker:
         places = [os.path.realpath(self._folder), os.path.realpath(self._root)]
         return restore.seal_of(intent, key, places)
 
+    def give_up(self, intent: Intent) -> None:
+        """Discard an interrupted change of files that no journal names, and note what it had changed as this program's.
+
+        That of a copy (`apply_difference`) is finished when its agent goes on.
+        """
+        self._add("restore", self._owed.intersection(intent.paths))
+        self.abandon()
+
     def abandon(self) -> None:
         """Discard the prepared restore."""
         with contextlib.suppress(OSError):
-            (self._folder / _INTENT_NAME).unlink(missing_ok=True)
+            (self._folder / INTENT_NAME).unlink(missing_ok=True)
 
     def unfinished_restore(self) -> PreparedRestore | None:
         """Return the interrupted restore of an earlier process, if there is one."""
-        intent = restore.read_intent(self._folder / _INTENT_NAME)
+        intent = restore.read_intent(self._folder / INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             self.abandon()
             return None
@@ -732,7 +813,7 @@ class Tracker:
 
     def _brought_back(self, now: Manifest) -> set[str]:
         """Find the paths that an interrupted restore had already restored: its changes are part of its snapshot."""
-        intent = restore.read_intent(self._folder / _INTENT_NAME)
+        intent = restore.read_intent(self._folder / INTENT_NAME)
         if intent is None or self._log.get(intent.after) is not None:
             return set()
         return {one.path for one in intent.changes if stands(now.get(one.path), one.then)}

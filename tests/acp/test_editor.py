@@ -302,6 +302,30 @@ async def test_mode_model_and_thinking_are_options(desk: Desk) -> None:
 
 
 @pytest.mark.exhaustive
+async def test_an_editor_deletes_a_session_into_the_trash(desk: Desk) -> None:
+    desk.server.script(say("Hello."), say("Hello."))
+    async with desk.process() as (_, agent):
+        kept, gone = await new(agent, desk), await new(agent, desk)
+        for session in (kept, gone):
+            await ask(agent, session, "hi")
+
+        async def delete(session: Any) -> Any:
+            return await agent._conn.send_request("session/delete", {"sessionId": session})
+
+        await delete(gone[:8])
+        assert len((await agent.list_sessions()).sessions) == 2
+        await delete(gone)
+        await delete(gone)
+        assert [one.session_id for one in (await agent.list_sessions()).sessions] == [kept]
+        for wrong in ("", 5, None):
+            with pytest.raises(acp.RequestError, match="names no session"):
+                await delete(wrong)
+        with pytest.raises(acp.RequestError):
+            await agent._conn.send_request("session/no_such_method", {})
+    assert [path.name for path in (desk.home / "trash").glob("*/*/*")] == [gone]
+
+
+@pytest.mark.exhaustive
 async def test_the_editors_mcp_servers_run_beside_our_own(desk: Desk) -> None:
     server = schema.McpServerStdio(
         name="of the editor",

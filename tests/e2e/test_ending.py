@@ -596,8 +596,7 @@ sys.exit(cli.main([]))
         *first_only(
             [
                 ("prompt.area", "PromptArea", "render_line"),
-                ("notices", "Notices", "render"),
-                ("frame", "Footer", "render"),
+                ("notices", "Notices", "lay_out"),
             ],
             3,
         ),

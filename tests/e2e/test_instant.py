@@ -297,7 +297,7 @@ def test_the_last_frame_stands_until_the_session_is_read(
     assert terminal.find("≡ at") is not None
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "change", ["context", "journal", "size", "theme", "mode", "escape", "other"]
 )

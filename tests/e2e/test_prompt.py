@@ -23,7 +23,7 @@ def test_the_menu_runs_what_is_highlighted(configured: Program, server: ChatServ
     terminal.wait_gone("Esc close")
     terminal.type("/re")
     terminal.wait_for("▌ /rewind")
-    terminal.key("down", "down", "down")
+    terminal.key("down", "down", "down", "down")
     terminal.wait_for("▌ /rename")
     terminal.key("tab")
     terminal.wait_for("› /rename")

@@ -78,6 +78,7 @@ def test_no_key_answers_behind_a_stop_before_the_question_is_drawn_again(
     assert (configured.work / "ran").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_terminal_that_never_answers_is_asked_all_the_same(
     configured: Program, server: ChatServerThread
 ) -> None:
@@ -221,7 +222,7 @@ def test_nobody_leaves_what_runs_before_it_is_named(
     _pressed_blind(terminal, "ctrl+q", "ctrl+q")
     assert terminal.running
     terminal.go_on()
-    terminal.wait_for("will be stopped with this session")
+    terminal.wait_for("will be stopped")
     terminal.wait_quiet(0.3)
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0

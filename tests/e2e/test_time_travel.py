@@ -162,6 +162,7 @@ AFTER_THE_FIX = {
 }
 
 
+@pytest.mark.exhaustive
 def test_rewind_with_files_undo_and_jump(
     person: Person, configured: Program, server: ChatServerThread
 ) -> None:

@@ -113,9 +113,24 @@ def test_a_draft_outlives_a_kill(configured: Program, server: ChatServerThread) 
     again.wait_for("› not said yet")
     again.key("enter")
     again.wait_for("First answer.")
-    again.type("half a tho")
+    again.key("ctrl+u", "ctrl+q")
+    assert again.wait_exit() == 0
+    assert list(configured.home.glob("sessions/*/*/*draft*")) == []
+
+
+@pytest.mark.exhaustive
+def test_a_draft_of_a_session_outlives_a_kill(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(say("First answer."))
+    terminal = configured.start()
+    terminal.wait_for(READY)
+    terminal.type("not said yet")
+    terminal.key("enter")
+    terminal.wait_for("First answer.")
+    terminal.type("half a tho")
     configured.wait_kept("draft.json", "half a tho")
-    again.kill()
+    terminal.kill()
     last = configured.start("--continue")
     last.wait_for("› half a tho")
     assert "not said yet" in last.screen_text(), "in the chat, once"

@@ -71,8 +71,8 @@ async def test_the_users_servers_are_told_where_the_agent_takes_them(
             }
         (said,) = [each for each in one.of(ev.Notice) if "MCP" in each.text]
         for name in ("old (the agent connects to no servers over SSE)", "few (some", "alone (it"):
-            assert name in said.advice
-        assert "and 1 more" in said.advice
+            assert name in said.text
+        assert "and 1 more" in said.text
         assert one.soul.host.offered.names == ("files", "web")
     text = (desk.home / "config.toml").read_text()
     (desk.home / "config.toml").write_text(
@@ -99,7 +99,7 @@ def test_a_projects_server_that_was_allowed_in_the_sandbox_stays_there(desk: Age
     _write_servers(desk, c={"command": str(planted)})
     offered = offered_servers(desk.work, environ, http=True, sse=True)
     assert offered.names == ("b",)
-    assert "sandboxed commands can change it" in offered.left_out_words
+    assert "sandboxed commands can change it" in offered.left_out_words("scripted")
 
 
 async def test_hooks_about_turns_run_and_those_around_tools_do_not(
@@ -246,3 +246,21 @@ def test_an_agent_that_is_known_needs_no_command(desk: AgentDesk) -> None:
     assert (program.argv[0], program.mcp) == (sys.executable, False)
     with pytest.raises(AgentMissing, match="has no command"):
         agent_program("nobody", (), agents, os.environ, desk.work)
+
+
+async def test_one_session_is_open_at_the_agent(desk: AgentDesk, able: Able) -> None:
+    able("fork resume close")
+    async with desk.session() as one:
+        for word in ("one", "two", "three"):
+            await one.say(f"say {word}")
+            assert one.soul.host.tidying is not None
+            await one.soul.host.tidying
+        opened = [each["sessionId"] for each in desk.sent_of("session/prompt")]
+        closed = [each["sessionId"] for each in desk.sent_of("session/close")]
+        assert closed == opened[:2]
+        # A rewind opens a closed one again.
+        await one.soul.travel.rewind(Target(one.point))
+        await one.soul.travel.rewind(Target(one.soul.session.context.checkpoints[2].id))
+        assert json.loads(await one.say("know")) == ["say one", "know"]
+        assert [each["sessionId"] for each in desk.sent_of("session/resume")] == [opened[0]]
+        assert len(desk.sent_of("session/new")) == 1

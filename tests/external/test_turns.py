@@ -248,7 +248,7 @@ async def test_an_agent_that_is_not_there_is_said_before_the_screen(desk: AgentD
     ("words", "said"),
     [
         ("login", "scripted is not logged in: Authentication required."),
-        ("future", "scripted speaks version 9 of the Agent Client Protocol"),
+        ("future", "scripted uses version 9 of the Agent Client Protocol"),
     ],
 )
 async def test_an_agent_that_cannot_begin_says_why(

@@ -435,6 +435,31 @@ async def test_the_images_of_the_message_go_along(scene: Scene) -> None:
 
 
 @pytest.mark.exhaustive
+async def test_images_for_a_model_that_takes_none_are_refused_and_said(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice = scene.launch.choice
+    assert isinstance(choice, ModelChoice)
+    launch = scene.launch._replace(choice=choice._replace(capabilities=()))
+    soul = (await open_session(launch)).soul
+    futures = Futures(soul, launch)
+    await soul.run("Say hello.")
+    await soul.files_ready()
+    image = read_image(saved(flat(30, 20)), "shot.png")
+    soul.session.images.put(image)
+    variants = (Variant("What is this?", images=(ImageBlock.of(image),)), Variant("Say hello."))
+    with pytest.raises(NoFutures, match="does not accept images"):
+        await futures.start(FuturesPlan(Target(END), variants))
+    monkeypatch.setattr(planning.Planner, "_sees", lambda *_: True)
+    first, other = await futures.start(FuturesPlan(Target(END), variants))
+    await futures.ended()
+    assert futures.state(first).state == "failed"
+    assert "does not accept images" in futures.state(first).why
+    assert futures.state(other).state == "done"
+    await soul.aclose()
+
+
+@pytest.mark.exhaustive
 async def test_the_command_line_takes_up_what_a_killed_program_left(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -248,3 +248,38 @@ def test_much_that_is_new_is_for_a_thread(new: Message) -> None:
     # The refusal has forgotten nothing.
     assert builder.build_soon(request, GENERIC) == build_request(request, GENERIC)
     assert builder.build_soon(replace(request, history=history[1:]), GENERIC) is None
+
+
+class _Counted(Sequence[Message]):
+    """Messages, with a count of those that were looked at."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages, self.n_looked_at = messages, 0
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.messages[index]
+
+    def __iter__(self) -> Iterator[Message]:
+        for message in self.messages:
+            self.n_looked_at += 1
+            yield message
+
+
+def test_a_long_conversation_is_looked_through_once_and_no_further_than_it_is_known() -> None:
+    builder, history = RequestBuilder(), [user_message("go")]
+    for _ in range(300):
+        history += [Message(role="assistant", content="a"), user_message("b")]
+    builder.build(ChatRequest("", (), history, Recipient("p", "m")), GENERIC)
+    more = _Counted([*history, Message(role="assistant", content="c"), user_message("d")])
+    request = ChatRequest("", (), more, Recipient("p", "m"))
+    assert builder.build_soon(request, GENERIC) == build_request(
+        replace(request, history=more.messages), GENERIC
+    )
+    assert more.n_looked_at == len(more)
+    # A message that is not known may have to be read from the disk.
+    others = _Counted([history[0], user_message("another"), *history[2:]])
+    assert builder.build_soon(replace(request, history=others), GENERIC) is None
+    assert others.n_looked_at == 2

@@ -201,6 +201,9 @@ class ChatServer:
         """Close everything, running answers too."""
         if self._server is not None:
             self._server.close()
+        # A connection that was just accepted has its task after a few rounds of the event loop.
+        for _ in range(5):
+            await asyncio.sleep(0)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

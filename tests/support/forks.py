@@ -43,11 +43,13 @@ _LAZILY = (
     "PIL.PngImagePlugin",
     "anyio._backends._asyncio",
     "anyio.streams.tls",
+    "bs4",
     "concurrent.futures.thread",
     "encodings.utf_8_sig",
     "httpcore2",
     "importlib.readers",
     "markdown_it",
+    "markdownify",
     "openai.resources.chat.completions",
     "pygments.lexers.configs",
     "pygments.lexers.data",
@@ -55,14 +57,16 @@ _LAZILY = (
     "pygments.lexers.javascript",
     "pygments.lexers.python",
     "pygments.lexers.shell",
+    "pypdf",
     "tenacity.asyncio",
     "textual.layouts.factory",
     "textual.layouts.horizontal",
     "textual.layouts.stream",
     "textual.pilot",
+    "tomlkit",
     "truststore",
 )
-"""Modules that nearly every run of the program imports while it works, besides its own."""
+"""Modules that nearly every run of the program imports while it works, or many tests do, besides its own."""
 
 
 class Forked:

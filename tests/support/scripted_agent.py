@@ -1,7 +1,7 @@
 """An agent for the Agent Client Protocol that does what its prompts say, word for word; a process without the package.
 
 A prompt is lines of `WORD REST`; `_Turn` has a method for each word. Everything that it was sent is appended to the file
-`AGENT_LOG`, one message a line. `AGENT_ABLE` lists what it can do: load, resume, fork, delete, http, sse, image, modes, options, login. Sessions are
+`AGENT_LOG`, one message a line. `AGENT_ABLE` lists what it can do: load, resume, fork, close, delete, http, sse, image, modes, options, login. Sessions are
 kept as files in `AGENT_SESSIONS`, so that a later process can load them; a prompt of `what do you know` says them.
 """
 
@@ -332,6 +332,7 @@ def answer(message: dict[str, Any]) -> None:
         sessions |= {"fork": {}} if "fork" in ABLE else {}
         sessions |= {"resume": {}} if "resume" in ABLE else {}
         sessions |= {"delete": {}} if "delete" in ABLE else {}
+        sessions |= {"close": {}} if "close" in ABLE else {}
         able = {
             "loadSession": "load" in ABLE,
             "promptCapabilities": {"image": "image" in ABLE},
@@ -350,6 +351,9 @@ def answer(message: dict[str, Any]) -> None:
         known(session)
         keep(session)
         result = {"sessionId": session, **extras()}
+    elif method == "session/fork" and "close" in ABLE and session not in _known:
+        send({"id": number, "error": {"code": -32002, "message": "this session is not open"}})
+        return
     elif method == "session/fork":
         new = f"f{os.getpid()}-{next(_ids)}"
         _known[new] = list(known(session))
@@ -359,10 +363,14 @@ def answer(message: dict[str, Any]) -> None:
         if not os.path.exists(file_of(session)):
             send({"id": number, "error": {"code": -32002, "message": "no such session"}})
             return
+        known(session)
         if method == "session/load":
             for one in known(session):
                 Turn(session, number).text(f"REPEATED {one}", "user_message_chunk")
         result = extras()
+    elif method == "session/close":
+        _known.pop(session)
+        result = {}
     elif method == "session/delete":
         os.unlink(file_of(session))
         result = {}

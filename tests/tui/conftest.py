@@ -12,7 +12,7 @@ from support.watchdog import Watchdog, held_up
 from kimi_tui import own_process
 
 # Nobody feels the pauses of a test's app: the collector looks less often, which was a twentieth of the work of these tests.
-own_process.THRESHOLDS = 100_000, 10, 10
+own_process.THRESHOLDS = 400_000, 10, 10
 parsed_css.remember()
 parsed_css.style_what_is_asked_for()
 drawn.wait_for_it()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
+from kimi_tui.workspace import restore
 from kimi_tui.workspace.adoption import hand_over_stamps
 from kimi_tui.workspace.manifest import Limits
-from kimi_tui.workspace.snapshots import SnapshotLog
-from kimi_tui.workspace.tracker import SnapshotScope, Tracker
+from kimi_tui.workspace.restore import FileChange, Restored
+from kimi_tui.workspace.snapshots import SnapshotLog, new_id
+from kimi_tui.workspace.store import BlobStore
+from kimi_tui.workspace.tracker import Brought, SnapshotScope, Tracker
 
 
 class Scene:
@@ -58,6 +62,15 @@ class Scene:
     def now(self) -> dict[str, str]:
         """The files of the work folder."""
         return {path.name: path.read_text() for path in self.work.iterdir()}
+
+
+def renamed(copy: Path) -> None:
+    """Give the snapshots and checkpoints that a copy made itself other names, as those of another copy have."""
+    path = copy / "snapshots-2.jsonl"
+    text = path.read_text()
+    for one in SnapshotLog(copy / "snapshots.jsonl").snapshots[2:]:
+        text = text.replace(one.id, new_id())
+    path.write_text(text.replace("future-", "other-"))
 
 
 @pytest.fixture
@@ -142,15 +155,71 @@ def test_the_differences_of_several_copies_are_applied_in_order_and_conflicts_to
     second = first.with_name("second")
     shutil.copytree(first, second)
     (scene.work / "d").write_text("d by the user\n")
-    applied, conflicts = scene.tracker.apply_difference(first, scene.since, "other")
-    assert (set(applied.restored), set(applied.deleted), conflicts) == ({"b", "new"}, {"c"}, ())
+    brought = scene.tracker.apply_difference(first, scene.since, "other", "general-1")
+    assert (brought.restored, brought.deleted, brought.conflicts) == (("b", "new"), ("c",), ())
+    # The one that was killed before it could say that it had ended does nothing the second time.
+    assert scene.tracker.apply_difference(first, scene.since, "other", "general-1") == Brought()
     (scene.work / "b").write_text("b by the user\n")
     (scene.work / "new").unlink()
-    applied, conflicts = scene.tracker.apply_difference(second, scene.since, "other")
-    assert (set(applied.restored), conflicts) == ({"new"}, ("b",))
+    renamed(second)
+    brought = scene.tracker.apply_difference(second, scene.since, "other", "general-2")
+    assert (brought.restored, [one.path for one in brought.conflicts]) == (("new",), ["b"])
     assert scene.now()["b"] == "b by the user\n"
     assert scene.now()["d"] == "d by the user\n"
     assert "c" not in scene.now()
+
+
+def test_the_steps_of_a_copy_are_restored_as_if_it_had_worked_in_the_folder(scene: Scene) -> None:
+    copy, tracker, before = scene.future(), scene.tracker, scene.now()
+    (scene.work / "d").write_text("d by the user\n")
+    tracker.apply_difference(copy, scene.since, "other", "general-1")
+    after = scene.now()
+    assert {one.path for one in tracker.plan("fork").changes} == {"b", "c", "new"}
+    assert {one.path: one.change for one in tracker.plan("future-2").changes} == {"c": "create"}
+    assert [one.author for one in tracker.log.snapshots if one.by == "agent"][-2:] == [
+        "general-1",
+        "general-1",
+    ]
+    prepared = tracker.prepare(tracker.plan("fork"))
+    assert prepared is not None
+    tracker.carry_out(prepared)
+    assert scene.now() == {**before, "d": "d by the user\n"}
+    intent = prepared.intent
+    back = tracker.prepare(tracker.plan_back(intent.before, intent.after, intent.paths))
+    assert back is not None
+    tracker.carry_out(back)
+    assert scene.now() == after
+    again = SnapshotLog(scene.files / "snapshots.jsonl")
+    for uid in ("fork", "future-1", "future-2"):
+        assert again.at_checkpoint(uid) == tracker.log.at_checkpoint(uid)
+        assert again.after_checkpoint(uid) == tracker.log.after_checkpoint(uid)
+
+
+def test_an_application_that_a_kill_cut_short_is_finished(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, before, carry_out = scene.future(), scene.now(), restore.carry_out
+
+    def killed(root: Path, store: BlobStore, changes: Collection[FileChange]) -> Restored:
+        carry_out(root, store, [one for one in changes if one.path == "b"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kimi_tui.workspace.tracker.restore.carry_out", killed)
+    with pytest.raises(KeyboardInterrupt):
+        scene.tracker.apply_difference(copy, scene.since, "other", "general-1")
+    monkeypatch.undo()
+    scene.tracker.close()
+    tracker = scene.tracked(scene.files)
+    unfinished = tracker.unfinished_restore()
+    assert unfinished is not None
+    tracker.give_up(unfinished.intent)
+    tracker.take_snapshot("other")
+    brought = tracker.apply_difference(copy, scene.since, "other", "general-1")
+    assert (brought.restored, brought.deleted, brought.conflicts) == (("new",), ("c",), ())
+    prepared = tracker.prepare(tracker.plan("fork"))
+    assert prepared is not None
+    tracker.carry_out(prepared)
+    assert scene.now() == before
 
 
 def test_a_copy_is_told_the_stamps_of_the_frozen_files_that_are_as_in_its_log(scene: Scene) -> None:

@@ -568,6 +568,7 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         gauge: a gauge with the present state, shown as on the main screen.
         load_image: reads an image of a message; None if images are only named.
         write: called with text that is typed here and meant for the prompt.
+        copies: whether a message of the other line can be copied to the current one.
     """
 
     HELP_TITLE = "Comparison"
@@ -598,7 +599,9 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         gauge: Gauge | None = None,
         load_image: LoadImage | None = None,
         write: Callable[[str], None] | None = None,
+        copies: bool = True,
     ) -> None:
+        self._copies = copies
         self._table = FileModel(found)
         super().__init__(CompareSides(comparison, load_image), self._table, write)
         self._found = found
@@ -675,7 +678,10 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         self._sides.refresh()
 
     def _name_keys(self) -> None:
-        wordings: list[tuple[Hint, ...]] = [LONG_HINTS, HINTS]
+        wordings: list[tuple[Hint, ...]] = [
+            tuple(hint for hint in hints if self._copies or hint[0] != "s")
+            for hints in (LONG_HINTS, HINTS)
+        ]
         if self._files.focused_here:
             wordings = [
                 tuple((key, "file diff" if key == "Enter" else meaning) for key, meaning in one)
@@ -714,6 +720,8 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
 
     def action_answer(self, action: Literal["jump", "send"]) -> None:
         """Close the screen with an action on the selected message of the other line."""
+        if action == "send" and not self._copies:
+            return
         entries = self._sides.comparison.sides["other"]
         index = self._sides.selected if self._sides.side == "other" else -1
         block = entries[index].block if 0 <= index < len(entries) else None

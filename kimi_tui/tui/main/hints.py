@@ -67,7 +67,7 @@ HELP_TITLES: Mapping[Place, str] = {
 
 _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
-    "chat.pin": "marks",
+    "chat.pin": "model",
     "chat.preview": "travel",
     "future.message": "model",
     "future.page": "model",
@@ -79,7 +79,7 @@ _NEEDS: Mapping[str, PartName] = {
     "mode": "session",
     "timeline.bookmark": "marks",
     "timeline.choose": "travel",
-    "timeline.pin": "marks",
+    "timeline.pin": "model",
     "timeline.read": "lines",
     "timeline.redo": "travel",
     "timeline.undo": "travel",

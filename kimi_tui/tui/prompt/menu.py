@@ -209,13 +209,17 @@ class CommandMenu(RowList, can_focus=False):
 
 
 def found(commands: CommandTable, words: str) -> tuple[Command, ...]:
-    """Return the commands that contain every word in their name, title, help or aliases; those with it in the title, and used most, first.
+    """Return the commands that contain every word in their name, title, help or aliases.
 
-    If there is none, those whose titles contain the letters in their order.
+    The one with exactly this name comes first, then those whose names begin with it, then the others with the words in the
+    title; among these those used most. If there is none, those whose titles contain the letters in their order.
     """
     words = words.lstrip().removeprefix("/")
-    parts = words.lower().split()
+    typed = words.lower().strip()
+    parts = typed.split()
     rest = commands.by_use(command for command in commands if command.name != "commands")
+    if typed:
+        rest = sorted(rest, key=lambda c: (c.name != typed, not c.name.startswith(typed)))
     in_title = [c for c in rest if all(word in f"{c.name} {c.title}".lower() for word in parts)]
     in_help = [c for c in rest if all(word in _all_words(c) for word in parts)]
     if in_title or in_help:

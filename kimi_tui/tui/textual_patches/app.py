@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from typing import Any, cast
@@ -65,7 +64,7 @@ class PatchedApp(App[None], inherit_bindings=False):
         self.crashed(error)
         if self._exception is None:
             self._exception = error
-            cast("asyncio.Event", self._exception_event).set()
+            cast("Any", self._exception_event).set()
         # The app may be ending already, by a signal.
         self._return_code = self._return_code or 1
         self._close_messages_no_wait()

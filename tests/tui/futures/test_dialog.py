@@ -132,6 +132,52 @@ async def test_a_cost_that_has_changed_is_shown_before_it_is_paid() -> None:
     assert len(app.plans) == 1
 
 
+async def test_the_cost_follows_the_messages_and_the_work_of_the_agent() -> None:
+    fake = FakeFutures(Wire())
+    app = DialogApp(fake.estimate)
+    app.form.messages[0] = ""
+    fake.refused = NoFutures("You wrote no message.", "message")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "The cost is not known yet." in app.text()
+        fake.refused = None
+        await pilot.press("x")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "72.3k tokens" in app.text()
+        fake.refused = NoFutures("The agent is working.", "target")
+        app.dialog.compute_again()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "The agent is working." in app.text()
+        assert "The cost is not known yet." in app.text()
+        fake.refused = None
+        app.dialog.compute_again()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "The agent is working." not in app.text()
+        assert "72.3k tokens" in app.text()
+
+
+async def test_a_small_terminal_has_room_for_all_that_is_said_and_the_keys() -> None:
+    fake = FakeFutures(Wire())
+    app = DialogApp(fake.estimate)
+    async with app.run_test(size=(60, 20)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "Optional: a command " in app.text()
+        assert "exit code" not in app.text()
+        words = "The agent is working, so futures cannot begin at the end of the conversation. Choose a checkpoint, or wait until it finishes."
+        fake.refused = NoFutures(words, "target")
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.pause()
+        assert "wait until it finishes." in app.text()
+        assert "Esc cancel" in app.text()
+
+
 @pytest.mark.exhaustive
 async def test_a_key_in_the_check_is_refused() -> None:
     app = DialogApp(FakeFutures(Wire()).estimate)

@@ -249,6 +249,16 @@ def test_the_table_fits_every_width_and_names_the_check_first() -> None:
         assert all("\x1b" not in span.text for row in rows for span in row)
 
 
+def test_what_does_not_fit_of_a_reason_is_cut_in_the_signs_in_use() -> None:
+    one = FutureChanged("a", "g", 1, state="failed", why="The server closed the connection " * 9)
+    for rows in (1, 2, 4):
+        found = detail_rows(one, 40, rows, ASCII)
+        text = ["".join(span.text for span in row) for row in found]
+        assert len(text) == min(2, rows)
+        assert text[-1].endswith("~")
+        assert "".join(text).isascii()
+
+
 def test_files_that_nobody_knows_of_yet_are_announced() -> None:
     group = FutureGroup((FutureChanged("a", "g", 1, state="running"),))
     model = FilesAcross(group, {})

@@ -41,6 +41,20 @@ async def learned(one: Desk) -> None:
     await one.until(is_known)
 
 
+async def test_one_comes_once_and_goes_with_a_key(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
+        server.script(say("One."))
+        await learned(one)
+        prompt = one.screen.prompt
+        await one.say("First")
+        await one.sees("Ctrl+T: go back to any step")
+        await one.pilot.press("a")
+        await one.until(lambda: not prompt.hint)
+        assert "go back to any step, files" not in one.text()
+        await one.until(lambda: read_seen(hints_file(home)) == {"turn"})
+
+
+@pytest.mark.exhaustive
 async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
         server.script(say("One."), gate(0, call("Shell", {"command": "true"})), stall())

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from support.chat_server import ChatServer, gate, say, status
 from support.fake_futures import FakeFutures
+from support.made_images import flat, saved
 from support.screens import Desk, desk
+from textual import events
 
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.futures.dialog import FuturesDialog
+from kimi_tui.tui.futures.dialog import FormArea, FuturesDialog
 from kimi_tui.tui.futures.page import FuturesPage
 from kimi_tui.tui.keyboard import LetterRun
 from kimi_tui.tui.preview.screen import RewindScreen
@@ -66,8 +68,9 @@ async def test_they_grow_on_the_timeline_while_the_conversation_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
-        await one.say("/futures 9")
+        await one.say("/futures 9 Use a set")
         await one.sees("The number of futures must be from 2 to 4, not 9.")
+        assert one.screen.prompt.area.text == "/futures 9 Use a set"
         one.screen.prompt.area.take()
         await started(one, fake)
         (plan,) = fake.plans
@@ -121,12 +124,44 @@ async def test_one_is_read_live_steered_and_stopped(
         await one.until(lambda: one.screen.is_current)
         monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 0.0)
         assert one.screen.prompt.area.text == ""
+        await one.sees("stop it")
         await one.pilot.press("x")
         await one.until(lambda: fake.stopped == [second])
+        fake.end(second)
+        await one.until(lambda: "stop it" not in one.text())
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.futures.view is None)
         await one.sees("Good.")
         assert first not in fake.stopped
+
+
+async def test_pasted_images_go_along_with_the_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shot = tmp_path / "shot.png"
+    shot.write_bytes(saved(flat(40, 30)))
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await one.say("/futures 2 Make it like")
+        await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
+        dialog = one.app.screen
+        assert isinstance(dialog, FuturesDialog)
+        await one.until(lambda: isinstance(dialog.focused, FormArea))
+        area = dialog.focused
+        assert isinstance(area, FormArea)
+        area.move_cursor(area.document.end)
+        area.post_message(events.Paste(str(shot)))
+        await one.sees("[image shot.png 40x30")
+        await one.sees("The first requests send")
+        await one.pilot.press("enter")
+        await one.until(lambda: bool(fake.plans))
+        for variant in fake.plans[0].variants:
+            (image,) = variant.images
+            assert (image.name, image.width) == ("shot.png", 40)
+            soul = one.screen.conversation.soul
+            assert soul is not None
+            stored = await soul.image(image)
+            assert stored is not None
+            assert stored.data == shot.read_bytes()
 
 
 async def test_all_that_is_asked_waits_in_one_queue_with_the_name_of_its_future(

@@ -202,7 +202,9 @@ async def test_a_refused_key_says_why_and_nothing_is_saved(home: Path) -> None:
             await one.sees("bad key")
             assert "sk-wrong-key" not in one.text()
             # There is no prompt yet to write a command into.
-            await one.until(lambda: "this server. Saved" in " ".join(one.text().split()))
+            await one.until(
+                lambda: "this server. Your choice is saved in" in " ".join(one.text().split())
+            )
             assert not (home / "config.toml").exists()
             # A user who goes back finds the typed text, and the key is checked again.
             server.route("GET", "/v1/models", status(200, {"data": [{"id": "there-now"}]}))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(FILES / name, tmp_path / folder)
     for path in (*tmp_path.rglob("*.jsonl"),):
         path.write_text(path.read_text().replace(PROJECT, str(work)))
+        # Claude Code was used last.
+        written = time.time() - (0 if ".claude" in path.parts else 5)
+        os.utime(path, (written, written))
     named = str(work).replace("/", "-").replace("_", "-")
     (tmp_path / ".claude" / "projects" / "-home-user-project").rename(
         tmp_path / ".claude" / "projects" / named

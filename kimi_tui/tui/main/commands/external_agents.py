@@ -33,6 +33,7 @@ INSTEAD = {
     "dmail": "Rewind with /rewind, then write a message.",
     "futures": "To try another way and keep this one, use /fork or /rewind.",
     "mcp": "/external-agent lists the MCP servers that it is told of; kimi-tui mcp in a shell changes yours.",
+    "pin": "The agent compacts its context itself, whatever is pinned. /bookmark gives a checkpoint a name.",
     "plan": "/mode lists the modes of the agent.",
     "review": _ASK,
     "skills": "The skills of the agent are in its own configuration.",

@@ -43,10 +43,12 @@ async def futures(main: MainParts, argument: str) -> None:
             main.bench.keep(f"/futures {argument.strip()}")
         return
     words = rest.strip() if count is not None else argument.strip()
-    failed = _failed_turn(main)
     if argument.strip():
         await start(main, None, count or 3, words)
         return
+    # A session that is still opening has not told its futures yet.
+    await main.conversation.opened("travel")
+    failed = _failed_turn(main)
     group = main.futures.group()
     if group is not None and not (failed is not None and group.is_over):
         await show_page(main, group)

@@ -201,7 +201,7 @@ COMMANDS = CommandTable(
         argument="N",
         values=_checkpoints,
         exact=True,
-        needs="marks",
+        needs="model",
     ),
     Command(
         "summary",

@@ -109,6 +109,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         gauge=gauge,
         load_image=main.conversation.load_image,
         write=main.keystrokes.write_to_prompt,
+        copies="dmails" in main.conversation.state.parts,
     )
     answer = await main.bench.ask(page)
     if answer is None:
@@ -317,8 +318,8 @@ async def _keep_name(main: MainParts, soul: KimiSoul, uid: str, name: str) -> No
 
 
 async def pin_message(main: MainParts, uid: str, message_number: int = 0) -> None:
-    """Pin a message of a checkpoint, or unpin it, and show that."""
-    soul = await main.conversation.opened("marks")
+    """Pin a message of a checkpoint, or unpin it, and show that. Only our own compactions and D-Mails keep what is pinned."""
+    soul = await main.conversation.opened("model")
     pinned = (uid, message_number) not in soul.marks.pins
     await soul.marks.pin(uid, message_number, pinned)
     if pinned:
