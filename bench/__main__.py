@@ -41,10 +41,10 @@ def main() -> int:
         turns, headless = tried(
             "turn", lambda: _with_list(turn.measured(3 * options.rounds)), (nothing, no_bars)
         )
-        a_step, long_turn = tried("steps", lambda: steps.bars(options.rounds), (nothing, no_bars))
+        a_step = tried("steps", lambda: steps.figures(options.rounds), nothing)
         bars = [
             *headless,
-            *long_turn,
+            *tried("long turn", steps.bars, no_bars),
             *tried("memory", lambda: memory.measured(options.rounds), no_bars),
             *tried("resume", lambda: resume.bars(options.rounds), no_bars),
             *tried("timeline", timeline.bars, no_bars),

@@ -183,11 +183,10 @@ def long_turn(base_url: str, n_steps: int = _LONG_STEPS) -> list[Bar]:
     ]
 
 
-def bars(rounds: int) -> tuple[Figures, list[Bar]]:
-    """Return the figures of all programs, and the rows of a long turn, for the table of all measurements."""
-    found = figures(rounds)
+def bars() -> list[Bar]:
+    """Return the rows of a long turn in the table of all measurements."""
     with model_server() as base_url:
-        return found, long_turn(base_url)
+        return long_turn(base_url)
 
 
 def main() -> int:

@@ -73,8 +73,10 @@ def home_dir() -> Path | None:
         return None
     if home == Path(home.anchor):
         return home if os.access(home, os.W_OK) else None
-    there = next(folder for folder in (home, *home.parents) if folder.exists())
-    return home if there == home or os.access(there, os.W_OK) else None
+    if home.exists():
+        return home
+    there = next(folder for folder in home.parents if folder.exists())
+    return home if os.access(there, os.W_OK) else None
 
 
 def home_of(environ: Mapping[str, str]) -> str:

@@ -12,9 +12,10 @@ from acp import RequestError, schema
 
 from kimi_tui.acp.approvals import ChosenAnswer, explained
 from kimi_tui.foreign_text import visible
+from kimi_tui.mcp.forms import OWN_PAIR
 from kimi_tui.wire.events import ApprovalRequest
 
-_ANSWERS, _TEXT = "answers", "text"
+_ANSWERS, _TEXT = OWN_PAIR
 _MOST_CHARS = 100_000
 _NUMBER = "option-"
 Written = Literal["why", "words", "change"]

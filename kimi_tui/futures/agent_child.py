@@ -16,20 +16,24 @@ are those of the session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from kimi_tui import lenient_json
+from kimi_tui.futures import child
 from kimi_tui.futures.child import FutureChild
+from kimi_tui.futures.orders import (
+    AgentOrder,
+    event_of,
+    event_record,
+    kind_of,
+    question_record,
+)
 from kimi_tui.soul.approval import Approval, Hears
 from kimi_tui.soul.messages import ends_open
-from kimi_tui.tools.agent_kind import AgentKind
-from kimi_tui.tools.base import ApprovalQuestion, Asks
-from kimi_tui.tools.outcome import FileEdit, ToolProblem, ToolRejected
-from kimi_tui.wire.codec import Decoder, encode_record
-from kimi_tui.wire.events import Event, EventRecord, TurnEnd
+from kimi_tui.tools.base import ApprovalQuestion
+from kimi_tui.tools.outcome import ToolProblem, ToolRejected
+from kimi_tui.wire.events import TurnEnd
 from kimi_tui.wire.queue import Wire
 
 if TYPE_CHECKING:
@@ -38,77 +42,6 @@ if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import GivenSession
-
-
-class AgentOrder(NamedTuple):
-    """What a sub-agent's process is told of it.
-
-    Attributes:
-        name: its name.
-        owner: the folder of the session that it belongs to.
-        work: the work folder of that session.
-        kind: its kind, as `kind_record` writes it.
-        said: the user's messages that it takes first if it goes on.
-        steps: the most steps of its turn.
-        tokens, cost: its further limits; 0 for none.
-    """
-
-    name: str
-    owner: str
-    work: str
-    kind: Mapping[str, Any]
-    said: Sequence[str]
-    steps: int
-    tokens: int
-    cost: float
-
-
-def kind_record(kind: AgentKind) -> dict[str, Any]:
-    """Return a kind as values of JSON."""
-    names = ("name", "description", "text", "model", "effort", "steps")
-    tools = None if kind.tools is None else list(kind.tools)
-    return {**{name: getattr(kind, name) for name in names}, "tools": tools}
-
-
-def _kind_of(record: Mapping[str, Any]) -> AgentKind:
-    tools = record["tools"]
-    facts: dict[str, Any] = {**record, "tools": None if tools is None else tuple(tools)}
-    return AgentKind(**facts)
-
-
-def event_record(event: Event) -> dict[str, Any]:
-    """Return an event as values of JSON."""
-    return encode_record(EventRecord(1, 0.0, event))["message"]
-
-
-def event_of(record: object) -> Event | None:
-    """Return the event of such a record; None if it is none."""
-    return Decoder().decode(lenient_json.mapping(record))
-
-
-def question_record(question: ApprovalQuestion) -> dict[str, Any]:
-    """Return a question as values of JSON."""
-    record = {one.name: getattr(question, one.name) for one in fields(question)}
-    record["edits"] = [asdict(one) for one in question.edits]
-    record["asks"] = {**asdict(question.asks), "unasked": sorted(question.asks.unasked)}
-    return record
-
-
-def question_of(record: Mapping[str, Any]) -> ApprovalQuestion:
-    """Return the question of such a record.
-
-    Raises:
-        TypeError, KeyError, ValueError: it is none.
-    """
-    asks = dict(record["asks"])
-    asks["unasked"] = frozenset(asks["unasked"])
-    facts: dict[str, Any] = {
-        **record,
-        "asks": Asks(**asks),
-        "edits": tuple(FileEdit(**one) for one in record["edits"]),
-        "options": tuple(record["options"]),
-    }
-    return ApprovalQuestion(**facts)
 
 
 class ProgramApproval(Approval):
@@ -192,7 +125,7 @@ class AgentChild(FutureChild):
             agent=GivenAgent(
                 order.name,
                 Session(Path(order.owner), Path(order.work)),
-                _kind_of(order.kind),
+                kind_of(order.kind),
                 order.steps,
                 Budget(order.tokens, order.cost),
                 partial(self._approve, mode),
@@ -242,3 +175,8 @@ class AgentChild(FutureChild):
             soul.say(text)
         else:
             self._tell({"unsaid": text})
+
+
+def main() -> int:
+    """Run the sub-agent that standard input orders, as `child.main` does."""
+    return child.main(AgentChild)

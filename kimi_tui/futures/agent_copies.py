@@ -19,14 +19,14 @@ from kimi_tui import lenient_json
 from kimi_tui.base_url import host_of, is_near
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.filesystem import remove_tree
-from kimi_tui.futures.agent_child import (
+from kimi_tui.futures.orders import (
     AgentOrder,
+    Order,
     event_of,
     event_record,
     kind_record,
     question_of,
 )
-from kimi_tui.futures.child import Order
 from kimi_tui.futures.planning import Planner, facts_record
 from kimi_tui.futures.process import FutureProcess, StartServer
 from kimi_tui.futures.set_files import SetFiles, free_ports, move_to

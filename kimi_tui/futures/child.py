@@ -1,6 +1,6 @@
 """The process of a future: opens its session, runs its turn, runs the check, and tells all of it as lines of JSON.
 
-Standard input has first the order (`Order`), then the messages of `headless.messages`, and two more: `{"type": "go"}` lets the
+Standard input has first the order (`orders.Order`), then the messages of `headless.messages`, and two more: `{"type": "go"}` lets the
 request that was asked for leave, and `{"type": "limit", "text": WORDS}` stops the turn because a limit was reached. The end of
 standard input stops everything in order. Lines on standard output are objects with one key:
 
@@ -12,7 +12,7 @@ standard input stops everything in order. Lines on standard output are objects w
                             check follows
     {"checked": FACTS}      the check has ended: exit code (null if it was not run), seconds, and the last lines of its output
 
-A sub-agent's process is a `futures.agent_child.AgentChild`; `futures.forked` runs the one that its order is for.
+With `Order.agent` the process is one of a sub-agent (`futures.agent_child`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import gc
 import json
 import os
 import signal
+import sys
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -33,13 +34,16 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.config.settings import ConfigError
+from kimi_tui.futures.orders import Order
 from kimi_tui.headless.messages import BadMessage, message_of
 from kimi_tui.headless.output import Output, OutputGone, complain
-from kimi_tui.launch import Launch, Options, launch_of
+from kimi_tui.headless.standard_input import StandardInput
+from kimi_tui.launch import CannotOpen, Launch, Options, launch_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 
@@ -54,39 +58,6 @@ _MOST_ANSWER = 20_000
 _HEARD_S = 2.0
 _HELD_S = 0.05
 """Seconds for which streamed text is held, so that three futures do not wake the program hundreds of times a second."""
-
-
-class Order(NamedTuple):
-    """What a future is to do.
-
-    Attributes:
-        session: the folder of its session.
-        message: the message of its turn.
-        choice: the model, as a `ModelChoice`.
-        options: the fields of `Launch` that the command line of the program, or its user, had set: mode, sandbox, bare, added.
-        max_steps, max_tokens, max_cost: its limits; 0 for none.
-        check: the command of the check; empty for none. `check_s` are the seconds after which it is stopped.
-        network: whether the check may use the network.
-        variables: environment variables for the commands of the agent and the check.
-        known: what the program has asked the server: window, capabilities, dialect and URL; empty to ask again.
-        images: the images of the message, which are stored in its session, each as an `ImageBlock`.
-        agent: for a sub-agent, what `agent_child.AgentOrder` has; empty for a future.
-    """
-
-    session: str
-    message: str
-    choice: Mapping[str, Any]
-    options: Mapping[str, Any]
-    max_steps: int = 0
-    max_tokens: int = 0
-    max_cost: float = 0.0
-    check: str = ""
-    check_s: float = 600.0
-    network: bool = False
-    variables: Mapping[str, str] = {}
-    known: Mapping[str, Any] = {}
-    images: Sequence[Mapping[str, Any]] = ()
-    agent: Mapping[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -482,3 +453,41 @@ class FutureChild:
         """Take a message that only a process of this kind knows; return whether it is one."""
         del found
         return False
+
+
+async def _main(out: int, kind: type[FutureChild]) -> int:
+    lines = aiter(StandardInput(complain).lines())
+    try:
+        first = await anext(lines)
+    except StopAsyncIteration:
+        return 0
+    try:
+        order = Order(**json.loads(first))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(f"The instructions for this future cannot be read: {error}") from error
+    return await kind(order, lines, Output(out)).run()
+
+
+def main(kind: type[FutureChild] = FutureChild) -> int:
+    """Run the future that standard input orders; return the exit code. What goes wrong is one line on standard error.
+
+    Args:
+        kind: carries out the order.
+    """
+    # Standard output has lines alone: nothing that a library prints may come among them.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        return asyncio.run(_main(out, kind))
+    except (ConfigError, CannotOpen) as error:
+        complain(str(error))
+        return 1
+    except asyncio.CancelledError:
+        return 0
+    except OSError as error:
+        complain(error.strerror or str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

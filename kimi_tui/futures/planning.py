@@ -118,7 +118,7 @@ def n_at_once(launch: Launch, one_at_a_time: bool, url: str) -> int:
 
 
 def facts_record(facts: ServerFacts | None) -> dict[str, object]:
-    """Return what a server told of itself as values of JSON, for `child.Order.known`; empty if it was not asked."""
+    """Return what a server told of itself as values of JSON, for `orders.Order.known`; empty if it was not asked."""
     if facts is None:
         return {}
     return {

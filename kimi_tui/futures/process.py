@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from kimi_tui.foreign_text import one_line
-from kimi_tui.futures.child import Order
+from kimi_tui.futures.orders import Order
 
 _MOST_LINE = 64 << 20
 _MOST_ERRORS = 4000
@@ -100,13 +100,16 @@ class StartServer:
         """Return the program's ends of the pipes of a future, which the caller closes."""
         return self._ends.pop(key)
 
-    async def begin(self, key: str, words: Sequence[str], folder: Path) -> int:
+    async def begin(
+        self, key: str, words: Sequence[str], folder: Path, *, agent: bool = False
+    ) -> int:
         """Have the process of a future forked; return its process id.
 
         Args:
             key: the future.
             words: the words for `confine`, which lay its files over the work folder; empty for none.
             folder: the folder in which it runs.
+            agent: whether it is a sub-agent.
 
         Raises:
             OSError: the server has ended.
@@ -114,7 +117,7 @@ class StartServer:
         process = self._process
         if process is None or process.stdin is None:
             raise ConnectionError(_GONE)
-        order = {"key": key, "words": list(words), "folder": str(folder)}
+        order = {"key": key, "words": list(words), "folder": str(folder), "agent": agent}
         process.stdin.write(json.dumps(order).encode() + b"\n")
         return await asyncio.shield(self._begun[key])
 
@@ -199,7 +202,9 @@ class FutureProcess:
             self._say({"type": "close"})
         complaints: asyncio.Task[None] | None = None
         try:
-            self.pid = await self._server.begin(self._key, self._words, self._folder)
+            self.pid = await self._server.begin(
+                self._key, self._words, self._folder, agent=bool(order.agent)
+            )
             complaints = asyncio.create_task(self._read_errors(errors))
             await self._read(lines)
             await complaints

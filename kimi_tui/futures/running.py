@@ -27,7 +27,7 @@ from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures import PREFIX
-from kimi_tui.futures.child import Order
+from kimi_tui.futures.orders import Order
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
 from kimi_tui.futures.process import FutureProcess, StartServer

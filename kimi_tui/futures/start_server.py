@@ -1,11 +1,12 @@
 """The process from which those of a set of futures are forked: it has imported the engine, and has one thread.
 
 So the engine is loaded once for a set, beside the writing of its files, and most of its memory is shared. A forked process enters a
-mount namespace, where the files of its future lie over the work folder, and runs `futures.forked`; a process with threads could not.
+mount namespace, where the files of its future lie over the work folder, and runs `futures.child`; a process with threads could not.
 
 The program gives it pipes for each future by their descriptors. It reads orders on standard input, `{"key": KEY, "folder": FOLDER,
-"words": WORDS}` with the words for `confine`, and writes on standard output `{"key": KEY, "pid": PID}`, and `{"key": KEY, "exit":
-CODE}` at the end of that process, negative for a signal. It ends with standard input; the processes that it forked stop in order then.
+"words": WORDS, "agent": BOOL}` with the words for `confine` and whether it is a sub-agent, and writes on standard output `{"key": KEY,
+"pid": PID}`, and `{"key": KEY, "exit": CODE}` at the end of that process, negative for a signal. It ends with standard input; the
+processes that it forked stop in order then.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 ENGINE = (
-    "kimi_tui.futures.forked",
+    "kimi_tui.futures.child",
     "kimi_tui.soul.assembly",
     "kimi_tui.soul.configured_tools",
     "kimi_tui.soul.opening",
@@ -146,9 +147,9 @@ class _Forks:
             _step_back()
             os.chdir(order["folder"])
             _enter([str(word) for word in order["words"]], parent)
-            from kimi_tui.futures import forked
+            from kimi_tui.futures import agent_child, child
 
-            code = forked.main()
+            code = agent_child.main() if order.get("agent") else child.main()
         except OSError as error:
             why = error.strerror or str(error)
             sys.stderr.write(

@@ -6,6 +6,7 @@ A schema is foreign: what is no field of a known type is asked for as text.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,11 +18,15 @@ _MOST_FIELDS = 24
 _MOST_OPTIONS = 8
 """The answers that are offered; the keys of a question are 1 to 9, and another value can be written."""
 _MOST_WORDS = 500
+_MOST_SHOWN = 160
+"""Characters of a choice; some programs put its explanation behind it."""
 _LEAVE = "Leave it empty"
 _YES, _NO = "Yes", "No"
 _DONE = "I have done it"
 _DECLINE = "Do not answer"
 
+OWN_PAIR = ("answers", "text")
+"""The names of the fields of a question of this program's own agent: its choices, and another answer."""
 Value = str | int | float | bool | list[str] | None
 
 
@@ -82,7 +87,11 @@ async def filled_form(
         said = await approver.ask(_question(asked, "", goes_to, (_YES, _NO), _DECLINE))
         return {} if said == _YES else None
     content: dict[str, Value] = {}
+    own_fields = _own_fields(fields)
     for name, part in fields.items():
+        if name in own_fields.values():
+            # It is asked for together with the choices before it.
+            continue
         field = lenient_json.mapping(part)
         words = " · ".join(
             one_line(text[:_MOST_WORDS])
@@ -110,12 +119,35 @@ async def filled_form(
                     return None
                 break
             value = _value(said, field)
-            if value is not None:
-                content[name] = value
+            is_own = name in own_fields and not _are_chosen(said, field)
+            if is_own or value is not None:
+                content[own_fields[name] if is_own else name] = said if is_own else value
                 break
         else:
             return None
     return content
+
+
+def _own_fields(fields: dict[str, Any]) -> dict[str, str]:
+    """Return the fields for an answer in the user's own words, by the fields with choices that they belong to.
+
+    No standard says which they are: claude-agent-acp names one after its field, and this program's own agent has one pair.
+    """
+    found: dict[str, str] = {}
+    names = list(fields)
+    for name, following in pairwise(names):
+        field = lenient_json.mapping(fields[following])
+        is_text = field.get("type") == "string" and not _choices(field)
+        if is_text and (following == f"{name}_custom" or (name, following) == OWN_PAIR):
+            found[name] = following
+    return found
+
+
+def _are_chosen(said: str, field: dict[str, Any]) -> bool:
+    """Return whether an answer consists of choices of a field alone."""
+    choices = _choices(field)
+    parts = [said] if field.get("type") != "array" else [one.strip() for one in said.split(";")]
+    return all(one in choices or one in choices.values() for one in parts if one)
 
 
 def _question(
@@ -171,7 +203,7 @@ def _choices(field: dict[str, Any]) -> dict[str, str]:
         if isinstance(value, str):
             shown = title if isinstance(title, str) and title.strip() else value
             # Several answers are joined by semicolons.
-            words = one_line(shown[:80]).replace(";", ",").strip()
+            words = one_line(shown[:_MOST_SHOWN]).replace(";", ",").strip()
             found[words if words not in found else one_line(value[:80])] = value
     return found
 

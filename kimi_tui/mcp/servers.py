@@ -166,6 +166,12 @@ class _Server:
     callers: list[ToolEnv] = field(default_factory=list[ToolEnv])
     n_questions: int = 0
 
+    def stop(self) -> None:
+        """Have it end: in order if it is connected, at once if it has not answered yet."""
+        self.stopping.set()
+        if self.task is not None and self.connection is None:
+            self.task.cancel()
+
 
 class McpServers:
     """The servers of one session.
@@ -267,7 +273,7 @@ class McpServers:
             self._starting.cancel()
         tasks = [one.task for one in self._servers.values() if one.task is not None]
         for one in self._servers.values():
-            one.stopping.set()
+            one.stop()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=_CLOSE_S)
             for task in late:
@@ -333,7 +339,7 @@ class McpServers:
 
     async def _stop(self, one: _Server) -> None:
         if one.task is not None:
-            one.stopping.set()
+            one.stop()
             await asyncio.wait([one.task], timeout=_CLOSE_S)
             one.task = None
 
@@ -351,6 +357,8 @@ class McpServers:
                 connected = await self._connection(one, yes)
                 why = one.why
             except asyncio.CancelledError:
+                one.settled.set()
+                one.news.set()
                 raise
             except Exception as error:
                 log.info("MCP server %s: %s", one.config.name, error)

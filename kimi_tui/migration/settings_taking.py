@@ -140,7 +140,7 @@ def _take_note(setting: FoundSetting, environ: Mapping[str, str]) -> str:
     after = f"{before.rstrip()}\n\n{text}\n".lstrip("\n")
     if len(after.encode()) > _MOST_NOTES_BYTES:
         raise NotTaken(
-            f"With this text, {short(path)} would be longer than 32 KiB, and a session reads at most 32 KiB of it."
+            f"With this text, {short(path)} would be longer than 32 kB, and a session reads at most 32 kB of it."
         )
     make_private(real.parent)
     Storage().replace_file(real, after.encode("utf-8", "replace"))

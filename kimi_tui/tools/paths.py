@@ -15,11 +15,12 @@ import unicodedata
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import links_to, real_path
+from kimi_tui.filesystem import is_under, links_to, real_path
 from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
 from kimi_tui.tools.sandbox.policy import (
@@ -281,10 +282,12 @@ def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
         return False
     root = str(target.root)
     try:
-        for folder in (str(one) for one in target.real.parents if one.is_relative_to(root)):
+        folder: str = str(target.real)
+        while folder not in (root, "/"):
+            folder = os.path.dirname(folder)
             for git in repositories_behind(os.path.join(folder, ".git"), root):
                 named = named_by_settings(git, folder, environ, there=False)
-                if any(target.real.is_relative_to(path) for path in named):
+                if any(is_under(str(target.real), (path,)) for path in named):
                     return True
     except NoSandbox:
         # The settings name too much to look it all up.
@@ -305,18 +308,19 @@ def secrets_below(
     above = () if target.inside else target.real.parts
     base = target.root if target.inside else target.real
     places = [*_own_places(environ), *_secret_places(environ)]
-    ours = [folder for folder in places if folder.is_relative_to(base)]
+    ours = [place for place in places if is_under(place, (str(base),))]
     links = [link for link in links if Path(link.real).is_relative_to(base)]
     rules = secrets()
-    in_home = _folders_of_home(target.root, environ)
+    in_home = _folders_of_home(str(target.root), environ)
 
     def is_secret(path: bytes) -> bool:
         name = os.fsdecode(path)
         found = base / name
+        real = str(found)
         return (
             bool(rules.rule_in((*above, *name.split("/"))))
-            or any(map(rules.rule_in, _names_from_home(found, in_home)))
-            or any(found.is_relative_to(folder) for folder in ours)
+            or any(map(rules.rule_in, _names_from_home(real, in_home)))
+            or any(is_under(real, (place,)) for place in ours)
             or (bool(links) and _guarded_link(replace(target, real=found), rules, links) != "")
         )
 
@@ -340,58 +344,59 @@ def _names(target: ResolvedPath, environ: Mapping[str, str]) -> list[tuple[str, 
         asked = asked.relative_to(target.root)
     elif asked.is_absolute() and target.inside:
         asked = Path(asked.name)
-    in_home = _names_from_home(target.real, _folders_of_home(target.root, environ))
+    in_home = _names_from_home(str(target.real), _folders_of_home(str(target.root), environ))
     return [*(path.parts for path in (real, asked) if path.parts), *in_home]
 
 
-def _folders_of_home(root: Path, environ: Mapping[str, str]) -> list[tuple[tuple[str, ...], Path]]:
+def _folders_of_home(root: str, environ: Mapping[str, str]) -> list[tuple[tuple[str, ...], str]]:
     """Return the `XDG_FOLDERS` with their usual names and present paths; but none that contains the work folder, which would
     then be protected as a whole.
     """
     return [
         (tuple(usual.split("/")), place)
         for usual in app_paths.XDG_FOLDERS
-        for place in map(Path, map(real_path, app_paths.home_places(environ, usual)))
-        if place == root or not root.is_relative_to(place)
+        for place in map(real_path, app_paths.home_places(environ, usual))
+        if place == root or not is_under(root, (place,))
     ]
 
 
 def _names_from_home(
-    path: Path, folders: Iterable[tuple[tuple[str, ...], Path]]
+    path: str, folders: Iterable[tuple[tuple[str, ...], str]]
 ) -> list[tuple[str, ...]]:
     """Return the names of a path from the home folder, for each of these folders that contains it."""
     return [
-        (*usual, *path.relative_to(place).parts)
+        (*usual, *path[len(place) :].strip("/").split("/"))
         for usual, place in folders
-        if path != place and path.is_relative_to(place)
+        if path != place and is_under(path, (place,))
     ]
 
 
-def _own_places(environ: Mapping[str, str]) -> list[Path]:
+def _own_places(environ: Mapping[str, str]) -> list[str]:
     """Return the real places of this program's own files, and every link that leads there: a changed link would lead to other
     settings.
     """
     ways = [links_to(str(place)) for place in app_paths.own_places(environ)]
-    return [Path(place) for links, end in ways for place in (*links, end)]
+    return [place for links, end in ways for place in (*links, end)]
 
 
-def _secret_places(environ: Mapping[str, str]) -> list[Path]:
-    return [Path(real_path(place)) for place in secret_places(environ) if os.path.lexists(place)]
+def _secret_places(environ: Mapping[str, str]) -> list[str]:
+    return [real_path(place) for place in secret_places(environ) if os.path.lexists(place)]
 
 
-def _is_in(path: Path, root: Path, places: Iterable[Path]) -> bool:
-    real = [folded(part) for part in path.parts]
-    for place in places:
-        parts = [folded(part) for part in place.parts]
-        if real[: len(parts)] == parts and not _within_work_folder(parts, root):
-            return True
-    return False
+def _is_in(path: Path, root: Path, places: Iterable[str]) -> bool:
+    """Return whether a path is one of these places or below one; but for places that contain the work folder (in a demo or a
+    test), which would otherwise be protected as a whole.
+    """
+    real, work = _folded_path(str(path)), _folded_path(str(root))
+    return any(
+        real.startswith(place) and not work.startswith(place) for place in map(_folded_path, places)
+    )
 
 
-def _within_work_folder(parts: list[str], root: Path) -> bool:
-    """Return whether the place contains the work folder (in a demo or a test), which would otherwise be protected as a whole."""
-    work = [folded(part) for part in root.parts]
-    return work[: len(parts)] == parts
+@lru_cache(maxsize=1024)
+def _folded_path(path: str) -> str:
+    """Return a path with its names as they are compared, each with a slash at its end."""
+    return "".join(f"{folded(name)}/" for name in path.split("/") if name)
 
 
 _EDITS_KEY = "edits"

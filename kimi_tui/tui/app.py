@@ -6,6 +6,7 @@ The screens contain everything about sessions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -120,6 +121,8 @@ LONGEST_HOLD_S = 0.5
 """Seconds for which the first frame may wait for keys that were pressed before it."""
 COPIED_NAME = "copied.txt"
 """A file in a session's folder: the last copied text that was too long for the terminal's clipboard."""
+EARLIER_KEYS_S = 0.5
+"""The longest that quitting waits for the field to handle the keys before."""
 KEEPING_S = 0.5
 """Seconds within which drafts are stored when the program is ended from outside the event loop."""
 GRAPHICS_ANSWER_S = 0.7
@@ -1002,11 +1005,19 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         """Quit after the session was saved and released; the user is told first about unsaved text."""
         if self.return_code is not None:
             return  # it is ending already, with a settled exit code
+        await self._handle_earlier_keys()
         if not await self._may_leave():
             return
         for screen in self._open_screens:
             await self._end(screen)
         self.exit(return_code=1 if self.exit_message else 0)
+
+    async def _handle_earlier_keys(self) -> None:
+        """Wait until the field has handled the keys before the present one, which its own queue may still hold."""
+        handled = asyncio.Event()
+        if self.focused is not None and self.focused.call_later(handled.set):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(handled.wait(), EARLIER_KEYS_S)
 
     def action_quit_if_again(self) -> None:
         """Show a notice that pressing the key again quits; quit if that notice is visible already."""

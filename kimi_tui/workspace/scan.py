@@ -127,7 +127,7 @@ class _FileReader:
             megabytes = budget.most_bytes >> 20
             budget.full = (
                 budget.full
-                or f"More than {megabytes} MiB changed at once, so some files have no snapshot."
+                or f"More than {megabytes} MB changed at once, so some files have no snapshot."
             )
         if budget.full:
             return ManifestEntry("over", size=len(content))

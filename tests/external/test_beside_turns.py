@@ -170,6 +170,14 @@ async def test_a_form_is_asked_for_field_by_field(desk: AgentDesk) -> None:
         assert one.asked[1].multi_select
         one.answer = lambda _: "no"
         assert json.loads(await one.say(f"form {json.dumps(form)}")) == {"action": "decline"}
+        # A field for another answer is no question of its own.
+        with_own = {"q": form["properties"]["kind"], "q_custom": {"type": "string"}}
+        for answer, content in (("Plan A", {"q": "a"}), ("Neither", {"q_custom": "Neither"})):
+            one.answer = lambda _, said=answer: said
+            before = len(one.asked)
+            said = json.loads(await one.say(f"form {json.dumps({'properties': with_own})}"))
+            assert said == {"action": "accept", "content": content}
+            assert len(one.asked) == before + 1
         one.answer = lambda asked: asked.options[0]
         assert json.loads(await one.say("address https://example.org/login")) == {
             "action": "accept"

@@ -270,3 +270,16 @@ async def test_a_turn_begins_with_the_servers_that_are_there(
         await one.servers.settled()
         assert "mcp__made__add" in one.host.toolset.names
         assert one.state("late") == "starting"
+
+
+async def test_a_server_that_never_answers_holds_up_neither_its_end_nor_that_of_the_session(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Longer than the test may take.
+    monkeypatch.setattr(servers, "_CLOSE_S", 3_600.0)
+    silent = entry("silent", startupTimeoutMs=3_600_000)
+    configure(folder / "home" / "mcp.json", late=silent, later=silent)
+    async with session(folder, is_attended=True, wait=False) as one:
+        await one.until(lambda: one.state("late") == one.state("later") == "starting")
+        await one.servers.switch("late", "", on=False)
+        assert one.state("late") == "off"

@@ -429,7 +429,12 @@ class Travels:
         agents = self.soul.agents
         if agents is None or not agents.states:
             return
-        name = self.random.choice(agents.states).name
+        # Mostly one that can be rewound: its step is on the current world line, and the files are known.
+        here = {point.uid for point in self.first.model.timeline.tree.live}
+        states = [one for one in agents.states if one.uid in here] or agents.states
+        name = self.random.choice(states).name
+        if not self.soul.running:
+            await self.soul.files_ready()
         told, heard = await agents.listen(name)
         await agents.unlisten(name, heard)
         ids = [r.event.id for r in told if isinstance(r.event, ev.CheckpointCreated)]

@@ -662,10 +662,12 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         divider = Span(glyphs.step, "line")
         tokens = f"{formatting.tokens(left_tokens)} tokens" if left_tokens else ""
         mark = Span(glyphs.lost, "lost")
-        other = _side_head(mark, f"World line {info.n}", self._line_name, when, tokens, column)
+        other = _side_head(
+            glyphs, mark, f"World line {info.n}", self._line_name, when, tokens, column
+        )
         mark = Span(glyphs.turn, "accent")
         used = formatting.tokens(self._used)
-        live = _side_head(mark, "Current", "", "", used, width - column - 1)
+        live = _side_head(glyphs, mark, "Current", "", "", used, width - column - 1)
         names = Line((*other, divider, *live))
         rows = [Line(tuple(left)), names, Line((Span(" " * column), divider))]
         return rows if self.has_class("-short") else [BLANK, rows[0], BLANK, *rows[1:]]
@@ -736,12 +738,14 @@ class CompareScreen(SidesScreen[CompareAnswer | None]):
         self.dismiss(None)
 
 
-def _side_head(mark: Span, which: str, name: str, when: str, figure: str, width: int) -> list[Span]:
+def _side_head(
+    glyphs: Glyphs, mark: Span, which: str, name: str, when: str, figure: str, width: int
+) -> list[Span]:
     """Return the heading of one side: its line, its tokens, and as much as fits of its name and of the time at which it was left."""
     left = [Span("  "), mark, Span(" "), Span(which, "strong")]
     room = width - spans_width(left) - cell_len(figure) - 2 - 4
     if name and room >= _LEAST_NAME:
-        name = formatting.cut(name, room)
+        name = formatting.cut(name, room, glyphs.cut)
         left += [Span("  "), Span(name)]
         room -= cell_len(name) + 2
     said = next((one for one in (when, when.removeprefix("created ")) if cell_len(one) <= room), "")

@@ -672,7 +672,7 @@ class HelpScreen(TextScreen, inherit_bindings=False):
                 first, *rest = wrap_words(meaning, max(16, width - column - 2))
                 if len(gap) < 2:
                     # A key text that is wider than its column gets a row of its own.
-                    lines.append(plain(f"  {cut(key, width - 2)}", "accent"))
+                    lines.append(plain(f"  {cut(key, width - 2, glyphs_of(self).cut)}", "accent"))
                     rest.insert(0, first)
                 else:
                     lines.append(Line((Span(f"  {key}", "accent"), Span(gap + first))))

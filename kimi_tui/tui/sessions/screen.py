@@ -273,7 +273,10 @@ class SessionPreview(PaintedRows):
             rows = [*rows[: SAID_ROWS - 1], glyphs.cut]
         style, edge = ("strong", f"{glyphs.edge} ") if one.role == "user" else ("ink", "  ")
         return [
-            *(Line((Span(edge, "user"), Span(cut(row, width - 2), style))) for row in rows),
+            *(
+                Line((Span(edge, "user"), Span(cut(row, width - 2, glyphs.cut), style)))
+                for row in rows
+            ),
             BLANK,
         ]
 

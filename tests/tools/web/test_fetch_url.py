@@ -1,9 +1,11 @@
+# pyright: reportPrivateUsage=false
 """FetchURL: what it asks, what the model gets, and what is kept; with a real server and a real process that reads the page."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 import signal
 import subprocess
@@ -23,6 +25,7 @@ from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.tools.web import fetch_url, page_reader
 from kimi_tui.tools.web.fetch_url import KEPT_S, FetchURL
+from kimi_tui.tools.web.page_text import read
 
 
 class Clock:
@@ -41,6 +44,19 @@ def clock() -> Clock:
 def web_bench(bench: Bench, clock: Clock) -> Bench:
     bench.tools = Toolset([FetchURL(["*.allowed.example"], fetcher(), clock)])
     return bench
+
+
+@pytest.fixture
+def reads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read pages in this process, in tests of what is asked and kept: an interpreter with the parsers takes as long as the rest."""
+
+    def run(_self: object, data: bytes, _environ: object) -> bytes:
+        head, _, body = data.partition(b"\n")
+        facts = json.loads(head)
+        title, text, note = read(facts["kind"], facts["charset"], facts["base"], body)
+        return json.dumps({"title": title, "note": note}).encode() + b"\n" + text.encode()
+
+    monkeypatch.setattr(page_reader._PageProcess, "run", run)
 
 
 async def fetch(bench: Bench, url: str, **more: object) -> ToolOutcome:
@@ -79,6 +95,7 @@ async def test_a_page_is_handed_over_as_material(web_bench: Bench) -> None:
         assert (await fetch(web_bench, web.url("/a"))).output != outcome.output
 
 
+@pytest.mark.usefixtures("reads_here")
 async def test_the_question_names_the_host_and_the_url(web_bench: Bench) -> None:
     async with PageServer() as web:
         web.pages["/a b"] = answer("x")
@@ -98,6 +115,7 @@ async def test_the_question_names_the_host_and_the_url(web_bench: Bench) -> None
         assert len(web_bench.approver.asks) == 2
 
 
+@pytest.mark.usefixtures("reads_here")
 async def test_another_site_of_a_redirect_is_asked_for(web_bench: Bench) -> None:
     async with PageServer() as web:
         web.pages |= {
@@ -112,6 +130,7 @@ async def test_another_site_of_a_redirect_is_asked_for(web_bench: Bench) -> None
         assert "docs.example" in web_bench.approver.asks[1].where
 
 
+@pytest.mark.usefixtures("reads_here")
 async def test_no_page_is_fetched_without_its_question_however_many_are_kept(
     web_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +160,7 @@ async def test_it_is_asked_for_as_a_command_with_the_network_would_be(web_bench:
     assert asks == [(True, False), (False, False), (True, True)]
 
 
+@pytest.mark.usefixtures("reads_here")
 async def test_a_page_is_kept_for_a_while_and_not_asked_for_again(
     web_bench: Bench, clock: Clock
 ) -> None:
@@ -167,6 +187,7 @@ async def test_a_page_is_kept_for_a_while_and_not_asked_for_again(
         assert "works again" in material(outcome)
 
 
+@pytest.mark.usefixtures("reads_here")
 async def test_what_is_kept_has_a_bound(web_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_url, "_KEPT_CHARS", 250)
     async with PageServer() as web:
@@ -179,6 +200,7 @@ async def test_what_is_kept_has_a_bound(web_bench: Bench, monkeypatch: pytest.Mo
     assert len(web.requests) == before + 1
 
 
+@pytest.mark.usefixtures("reads_here")
 async def test_text_and_json_are_as_they_are(web_bench: Bench) -> None:
     async with PageServer() as web:
         for media_type, body in (
