@@ -32,8 +32,10 @@ warnings weakref
 """
 """The packages that may be there, of the standard library and beside it; those of an underscore are parts of them."""
 NEWER = {
-    # The parts of `pathlib`, and `urllib.parse`.
-    (3, 13): {"glob", "grp", "math", "pwd"},
+    # `urllib.parse`.
+    (3, 12): {"math"},
+    # The parts of `pathlib`.
+    (3, 13): {"glob", "grp", "pwd"},
     # The same, and what a `NamedTuple` with annotations needs.
     (3, 14): {"annotationlib", "ast", "fcntl", "io"},
 }

@@ -426,7 +426,7 @@ async def test_an_image_is_shown_whatever_it_is_called_and_nothing_else_is(bench
         file.truncate(1 << 30)
     bench.write("cut.png", saved(flat(640, 480))[:900])
     for path, says, brief in (
-        ("huge.png", "has 1,074 MB", "too large, 1,074 MB"),
+        ("huge.png", "is 1,074 MB", "too large, 1,074 MB"),
         ("cut.png", "is a broken PNG image", "a broken image"),
     ):
         refused = await bench.run("ReadFile", path=path)

@@ -33,14 +33,14 @@ async def test_what_the_agent_has_is_offered_and_nothing_else(
         offered = {command.name for command in one.screen.commands}
         assert {"rewind", "undo", "worldline", "blame", "mode", "model"} <= offered
         missing = {command.name for command in COMMANDS} - offered
-        assert {"compact", "dmail", "tools", "thinking", "tasks", "futures", "hooks"} <= missing
+        assert {"compact", "dmail", "tools", "tasks", "futures"} <= missing
         await one.say("write a.txt one")
         await one.sees("Edit  a.txt")
         await one.sees("Small   scripted, Ask")
         await one.idle()
         # The keys of what it lacks say so.
         await one.pilot.press("ctrl+o")
-        await one.sees("This agent does not support the models, tools")
+        await one.sees("works only with kimi-tui's own agent")
         await one.say("hang")
         await one.sees("Your message is sent when the turn has ended")
         await one.say("say Later.")
