@@ -155,6 +155,7 @@ class FutureChild:
         self._is_stopped = False
         self._checking: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[Opened] | None = None
+        self._turning: asyncio.Task[None] | None = None
         self._answer: list[str] = []
         self._turn_over = asyncio.Event()
         self._held: ev.EventRecord | None = None
@@ -184,6 +185,9 @@ class FutureChild:
                 self._opening.cancel()
         elif self._soul.running:
             self._keep(self._soul.interrupt())
+        elif self._turning is not None:
+            # It is about to begin, and would wait for its turn at the server for ever.
+            self._turning.cancel()
 
     def _keep(self, work: Any) -> None:
         self._working = asyncio.ensure_future(work)
@@ -249,8 +253,11 @@ class FutureChild:
             unbegun = ev.TurnEnd("interrupted")
             self._tell({"ready": {"model": soul.model_name, "mode": soul.mode}})
             if not (self._is_stopped or self._limit):
+                self._turning = asyncio.create_task(self._turn(soul), name="turn")
                 try:
-                    await self._turn(soul)
+                    await self._turning
+                except asyncio.CancelledError:
+                    pass
                 except TURN_ERRORS as error:
                     # A turn that did not even begin, as for a model that takes no images, has no end that tells why.
                     unbegun = ev.TurnEnd("error", str(error))

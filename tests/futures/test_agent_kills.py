@@ -181,11 +181,9 @@ async def test_a_kill_of_one_process_ends_that_one_alone(
             limit=1 << 24,
         )
         await until(program, PHASES[phase])
-        # The youngest of the engine's processes is that of the second sub-agent.
+        # The youngest of the engine's processes is that of a sub-agent.
         engines = await asyncio.to_thread(engines_of, work)
         os.kill(max(engines), signal.SIGKILL)
         await until(program, None)
         assert await program.wait() == 0
-        if len(engines) > 2:
-            assert (work / "alpha.md").exists()
         await looks_right(work, before, server)
