@@ -16,7 +16,6 @@ import itertools
 import os
 import re
 import stat
-import struct
 import sys
 import threading
 import time
@@ -801,6 +800,7 @@ def spread(folder: str | Path) -> None:
     if sys.platform != "linux":
         return
     import fcntl
+    import struct
 
     size = struct.calcsize("l")
     get, put = 0x80006601 | size << 16, 0x40006602 | size << 16

@@ -34,7 +34,7 @@ def test_notes_and_an_overload(configured: Program, server: ChatServerThread) ->
     terminal.type("What does it say?")
     terminal.key("enter")
     # A wait of five minutes is no reason to give up: it is counted down, and cut short.
-    terminal.wait_for("Trying again in 29")
+    terminal.wait_for("Retrying in 29")
     screen = terminal.wait_for("gives up in")
     assert "gives up in 10 min" in screen
     assert "Enter now" in screen

@@ -27,7 +27,7 @@ tui.transcript.start_page
 """
 OTHERS = """
 bisect contextlib copy copyreg enum errno fnmatch functools gc ipaddress itertools keyword ntpath
-operator pathlib re reprlib rich select signal termios threading types typing unicodedata urllib
+operator pathlib re reprlib rich select signal struct termios threading types typing unicodedata urllib
 warnings weakref
 """
 """The packages that may be there, of the standard library and beside it; those of an underscore are parts of them."""

@@ -72,7 +72,7 @@ async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
         await one.pilot.press("escape")
         await one.idle()
         shown = await one.sees("Stopped by you")
-        assert "Trying again" not in shown
+        assert "Retrying" not in shown
         assert len(server.requests) == 3
         await one.pilot.press("enter")
         await one.sees("Later.")
@@ -93,8 +93,8 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         assert "gives up in 10 min" in card
         assert "Enter now   Esc stop" in one.text()
         # The field gives way to the longer words with the next layout.
-        await one.until(lambda: "retry in " in row_with(one, "step 1"))
-        found = re.search(r"Trying again in (\d+) s", card)
+        await one.until(lambda: "retrying in " in row_with(one, "step 1"))
+        found = re.search(r"Retrying in (\d+) s", card)
         assert found
         first = int(found[1])
         assert 38 <= first <= 41
@@ -105,11 +105,11 @@ async def test_a_wait_is_counted_down_and_cut_short(home: Path) -> None:
         await one.pilot.press("enter")
         await one.sees("Retrying now")
         assert "Enter now" not in one.text()
-        assert "retry in " not in row_with(one, "step 1")
+        assert "retrying in " not in row_with(one, "step 1")
         server.release()
         await one.sees("Here it is.")
         await one.idle()
-        assert "Trying again" not in one.text()
+        assert "Retrying" not in one.text()
 
 
 @pytest.mark.exhaustive
