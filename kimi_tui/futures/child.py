@@ -183,8 +183,12 @@ class FutureChild:
         if self._soul is None:
             if self._opening is not None:
                 self._opening.cancel()
-        elif self._soul.running:
-            self._keep(self._soul.interrupt())
+        else:
+            self._stop_turn(self._soul)
+
+    def _stop_turn(self, soul: KimiSoul) -> None:
+        if soul.running:
+            self._keep(soul.interrupt())
         elif self._turning is not None:
             # It is about to begin, and would wait for its turn at the server for ever.
             self._turning.cancel()
@@ -434,8 +438,8 @@ class FutureChild:
             return
         if kind == "limit":
             self._limit = str(found.get("text", ""))
-            if self._soul is not None and self._soul.running:
-                await self._soul.interrupt()
+            if self._soul is not None:
+                self._stop_turn(self._soul)
             return
         if self._take(found):
             return

@@ -106,6 +106,7 @@ _BY_USER = "You stopped it."
 _REFUSED = "You refused what it asked for."
 _FULL = "It waits until other sub-agents are done."
 _AFTER_OTHERS = "It waits for those that were called before it."
+_ENDED_FIRST = "It has ended. Its changes of files come after those of the sub-agents that were called before it."
 _COPYING = "Its own copy of the files is being made."
 _IN_COPY = "Its changes of files are not in the work folder yet. They come when it goes on."
 _MOST_CONFLICTS = 40
@@ -214,10 +215,17 @@ class _Together:
         await copies.open()
         return copies
 
+    def _earlier(self, key: str) -> list[asyncio.Event]:
+        return [self._passed[one] for one in self.keys[: self.keys.index(key)]]
+
+    def is_turn_of(self, key: str) -> bool:
+        """Return whether those that were called earlier are done with the work folder."""
+        return all(one.is_set() for one in self._earlier(key))
+
     async def turn_of(self, key: str) -> None:
         """Wait until those that were called earlier are done with the work folder."""
-        for earlier in self.keys[: self.keys.index(key)]:
-            await self._passed[earlier].wait()
+        for earlier in self._earlier(key):
+            await earlier.wait()
 
     def ended(self, key: str) -> None:
         """See `CallsTogether.ended`."""
@@ -363,7 +371,7 @@ class Subagents(AgentsPart):
     def steer(self, name: str, text: str) -> None:
         """See `AgentsPart.steer`."""
         agent = self._named(name)
-        if agent.state.is_over:
+        if agent.state.is_over or (agent.work is not None and agent.is_ending):
             raise SoulError(
                 f"{agent.state.name} has ended.",
                 advice="To continue it, rewind it to one of its steps.",
@@ -692,14 +700,15 @@ class Subagents(AgentsPart):
                 together.is_told = True
                 words = f"The sub-agents work one after another. {str(no).rstrip('.')}."
                 self._main.wire.publish(ev.Notice("info", words))
-            agent.since = ""
+            agent.since, agent.is_ending = "", False
             await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
             self._change(agent, state="waiting", why=_AFTER_OTHERS)
             await together.turn_of(key)
             return await self._run(agent)
         except (LLMError, SoulError, SessionError, OSError) as error:
             return await self._not_started(agent, error)
-        self._change(agent, doing=_AFTER_OTHERS)
+        if not together.is_turn_of(key):
+            self._change(agent, state="waiting", why=_ENDED_FIRST, doing="")
         await together.turn_of(key)
         brought, trouble = Brought(), ""
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,12 @@ COMMANDS = {
     "ask": "true",
     "wait": "touch waiting; sleep 60",
     "place": "pwd > place.txt",
+    "serve": "",
 }
 TASKS: list[list[str]] = []
 """What each turn of the session's agent has done by sub-agents, called at once."""
+MAILS: list[str] = []
+"""The D-Mails that it sends to its first checkpoint when they have ended."""
 
 
 def act(request: Request) -> Answer:
@@ -54,31 +58,55 @@ def act(request: Request) -> Answer:
         done = sum(message["role"] == "tool" for message in messages)
         if done == 0 and word:
             return call("WriteFile", {"path": f"{word}.md", "content": word}, usage=(1000, 20))
+        if done == 1 and word == "serve":
+            return call("mcp__made__write", {"path": "served.txt"}, usage=(1100, 20))
         if done == 1 and word:
             more: dict[str, Any] = {"sandbox": "off", "why": "Ask."} if word == "ask" else {}
             return call("Shell", {"command": COMMANDS[word], **more}, usage=(1100, 20))
         return say(f"I did {word}.", usage=(1200, 10))
+    if messages[-1]["role"] == "tool" and MAILS:
+        return call("SendDMail", {"message": MAILS.pop(), "checkpoint_id": 1})
     if messages[-1]["role"] == "tool" or not TASKS:
         return say("All is done.", usage=(100, 5))
     return calls([agent(f"do {word}") for word in TASKS.pop(0)], usage=(100, 5))
 
 
-@pytest.fixture
-async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
-    work = tmp_path / "work"
+@asynccontextmanager
+async def scene_in(
+    top: Path, monkeypatch: pytest.MonkeyPatch, config: str = "", **options: Any
+) -> AsyncGenerator[Scene]:
+    """Open a session whose agent has sub-agents.
+
+    Args:
+        top: the folder of all of it.
+        monkeypatch: sets the environment.
+        config: what config.toml has.
+        options: those of the launch that are not the usual ones.
+    """
+    work = top / "work"
     make_files(work)
     TASKS.clear()
+    MAILS.clear()
     async with ChatServer(check=act) as server:
-        set_environment(monkeypatch, tmp_path, server.base_url)
-        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
+        set_environment(monkeypatch, top, server.base_url)
+        if config:
+            (top / "home").mkdir(exist_ok=True)
+            (top / "home" / "config.toml").write_text(config)
+        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))._replace(**options)
         opened = await open_session(launch)
         if opened.soul.mode != "sandboxed":
             await opened.soul.aclose()
             pytest.skip(f"These tests need a complete sandbox. {opened.no_sandbox}")
         await opened.soul.files_ready()
         futures = Futures(opened.soul, launch)
-        yield Scene(work, tmp_path / "home", server, launch, opened.soul, futures)
+        yield Scene(work, top / "home", server, launch, opened.soul, futures)
         await opened.soul.aclose()
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
+    async with scene_in(tmp_path, monkeypatch) as found:
+        yield found
 
 
 def results(scene: Scene) -> list[str]:
