@@ -125,7 +125,7 @@ def _parser() -> CommandLineParser:
     add(
         "--take",
         choices=("best",),
-        help="at the end, switch the session to the best future (by check, unchanged tests, smallest diff, cost)",
+        help="at the end, switch the session to the best future (by check, unchanged tests, diff size, cost)",
     )
     add(
         "--mode",
@@ -311,7 +311,7 @@ class _FuturesRun:
             futures.answer(key, request_id, "no")
             return
         complain(
-            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (this command cannot ask you)"
+            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (kimi-tui futures cannot ask for approval)"
         )
         futures.answer(key, request_id, "no", prompt("nobody_here"))
 
