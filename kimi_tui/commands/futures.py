@@ -381,7 +381,7 @@ def _print(states: Sequence[FutureChanged]) -> None:
     """Print the futures as a table, or on a narrow terminal one after another."""
     rows: list[list[str]] = []
     for one in states:
-        check = one.check if one.check != "failed" else f"failed (exit code {one.check_exit})"
+        check = one.check if one.check != "failed" else f"failed (exit {one.check_exit})"
         rows.append(
             [
                 str(one.number),

@@ -43,12 +43,12 @@ def state_words(one: FutureChanged) -> str:
 
 
 def check_words(one: FutureChanged) -> str:
-    """Return the result of a future's check: `check passed`, `check failed (exit code 2)`; empty for none."""
+    """Return the result of a future's check: `check passed`, `check failed (exit 2)`; empty for none."""
     match one.check:
         case "passed":
             return "check passed"
         case "failed":
-            return f"check failed (exit code {one.check_exit})"
+            return f"check failed (exit {one.check_exit})"
         case "not run":
             return "check not run"
         case _:

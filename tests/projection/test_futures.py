@@ -29,7 +29,7 @@ def test_a_state_is_told_in_words(state: FutureStatus, words: str) -> None:
 def test_a_check_is_told_in_words() -> None:
     one = FutureChanged("a", state="done", check="passed")
     assert state_words(one) == "check passed"
-    assert state_words(replace(one, check="failed", check_exit=2)) == "check failed (exit code 2)"
+    assert state_words(replace(one, check="failed", check_exit=2)) == "check failed (exit 2)"
     assert state_words(replace(one, check="")) == "done"
 
 

@@ -155,7 +155,7 @@ COMMANDS = CommandTable(
         "Try several ways",
         "Run 2 to 4 futures (continuations) beside this conversation, or compare them.",
         futures.futures,
-        argument="[COUNT] [MESSAGE]",
+        argument="[2-4] [MESSAGE]",
         opens=True,
         needs="model",
         aliases=("best-of-n", "bestofn", "parallel"),
