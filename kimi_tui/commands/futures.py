@@ -90,7 +90,7 @@ def _parser() -> CommandLineParser:
         metavar="N",
         nargs="?",
         type=checkpoint_number,
-        help="start just before checkpoint N; without --message, the message of that checkpoint is sent again (default: start at the end of the conversation)",
+        help="start just before checkpoint N (the number of futures is --n); without --message, the message of that checkpoint is sent again (default: start at the end of the conversation)",
     )
     add = with_world_line(
         parser, "use the checkpoints of world line (branch) K (default: the current one)"
