@@ -306,7 +306,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     ask("!wc -l src/*.py")
     terminal.wait_for("exit 0")
     ask("Bound the length of a field in @src/parser.py")
-    terminal.wait_for("Other (write your own answer)")
+    terminal.wait_for("Other (your own answer)")
     camera.still("question")
     answer("1")
     terminal.wait_for("Then it is in")

@@ -43,11 +43,11 @@ PARTS: frozenset[PartName] = frozenset(get_args(PartName))
 _PART_WORDS: dict[PartName, str] = {
     "travel": "time travel",
     "lines": "world lines",
-    "marks": "bookmarks and pins",
+    "marks": "bookmarks or pins",
     "tasks": "background tasks",
     "dmails": "D-Mails",
-    "session": "stored sessions, modes and statistics",
-    "model": "the models, tools, compaction and futures of kimi-tui",
+    "session": "stored sessions, modes or statistics",
+    "model": "the models, tools, compaction or futures of kimi-tui",
 }
 
 

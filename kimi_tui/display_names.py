@@ -27,6 +27,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal: `SIGKILL`; for a number without a name `signal 70`."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def some_of(names: Sequence[str], most: int, count: int = 0) -> str:
     """Return the first names of a list: `a.py, b.py and 3 more`.
 

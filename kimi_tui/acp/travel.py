@@ -21,7 +21,9 @@ _MOST_ROWS = 60
 _MOST_FILES = 12
 _LABEL_CHARS = 80
 _FILES_CHOICES: Mapping[str, FilesChoice] = {
+    "restore-files": "restore",
     "restore": "restore",
+    "keep-files": "keep",
     "keep": "keep",
     "files-only": "only",
     "only": "only",
@@ -47,7 +49,7 @@ class EditorCommand(NamedTuple):
 COMMANDS: Mapping[str, EditorCommand] = {
     "rewind": EditorCommand(
         "Rewind to just before a checkpoint, and restore its files if you want",
-        "N [restore | keep | files-only]",
+        "N [restore-files | keep-files | files-only]",
     ),
     "undo": EditorCommand("Undo the last rewind, switch, D-Mail, compaction or clear"),
     "redo": EditorCommand("Redo the last undo"),
@@ -110,7 +112,7 @@ class EditorTravel:
         if not (number.isascii() and number.isdecimal()):
             return "Which checkpoint? Write its number, for example /rewind 3; /checkpoints lists them."
         if (said := said.strip()) not in ("", *_FILES_CHOICES):
-            return f'"{one_line(said)[:20]}" is not an option. After the number, write restore (the files, too), keep (the files stay) or files-only (the conversation stays).'
+            return f'"{one_line(said)[:20]}" is not an option. After the number, write restore-files (conversation and files), keep-files (the conversation only) or files-only.'
         n = int(number[:9])
         return await self._go(Target(n), f"checkpoint #{n}", "Rewind to", said)
 

@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = CommandLineParser(
         prog="kimi-tui approvals",
         usage="%(prog)s explain [--approved COMMAND]... [--json] (--batch | -- COMMAND)",
-        description="Say whether the agent would ask you before it runs a command outside the sandbox, in this folder, and why. "
+        description="Say whether a command that runs outside the sandbox would need your approval in this folder, and why. "
         "The command is not run.",
     )
     parser.add_argument("what", choices=["explain"], metavar="explain")

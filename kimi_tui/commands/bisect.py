@@ -395,7 +395,7 @@ def _asked(options: Namespace) -> Any:
     async def asks(place: Place, ran: PastRun) -> bool:
         return await asyncio.to_thread(
             confirmed,
-            f"The command ended with exit code {ran.exit_code} on {place.name}, which usually means that a program is missing. Count this as a failure (no ends the search)?",
+            f"The command exited with code {ran.exit_code} on {place.name}, so a program is probably missing. If you answer no, the search ends. Count this as a failure?",
         )
 
     return asks
@@ -413,9 +413,9 @@ class _Shown:
         if not self._is_json:
             changes, most = counted(len(candidates), "file change"), counted(search.n_left, "state")
             say(
-                f"Searching {changes}. The command runs on the newest and the oldest files first, then on at most {most} in between."
+                f"Searching {changes}. The command runs on the newest and the oldest state of the files first, then on at most {most} between them."
                 if search.n_left
-                else f"Searching {changes}. The command runs on the newest and the oldest files."
+                else f"Searching {changes}. The command runs on the newest and the oldest state of the files."
             )
         if build:
             _note(build)

@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     with_world_line(
         parser,
-        "use the checkpoints of world line (branch) K (default: the current one); with A alone, up to the end of K",
+        "use the checkpoints of world line (branch) K (default: the current one); one checkpoint alone means from it to the end of K",
     )
     parser.add_argument("--stat", action="store_true", help="print a diffstat instead of the patch")
     options = parser.parse_args(arguments)

@@ -325,7 +325,12 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         )
     from kimi_tui.base_url import shown_url
 
-    name = f"{choice.model or 'the only model there (none is configured)'} at {shown_url(choice.base_url)}"
+    at = shown_url(choice.base_url)
+    name = (
+        f"{choice.model} at {at}"
+        if choice.model
+        else f"no model configured; using the only model of {at}"
+    )
     if offline:
         return CheckResult("model", "ok", f"{name}; the server was not contacted (--offline)")
     from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -512,12 +517,12 @@ def _other_files(tier: Tier) -> Iterator[CheckResult]:
     past, futures = "past files", "futures"
     match tier:
         case "overlay":
-            seen = "bisect and run-at run commands on old files, which are mounted over the work folder (overlayfs)"
+            seen = "bisect and run-at run commands on the files of a checkpoint, in a private mount (overlayfs); your files stay as they are"
             yield CheckResult(past, "ok", seen)
             seen = "each future has its own files at the path of the work folder (overlayfs)"
             yield CheckResult(futures, "ok", seen)
         case "copy":
-            seen = "bisect and run-at run commands on a copy of the old files, which is mounted over the work folder; folders that git ignores are read-only"
+            seen = "bisect and run-at run commands on a copy of the files of a checkpoint, in a private mount; folders that git ignores are read-only"
             yield CheckResult(past, "ok", seen)
             seen = "each future has a copy of the files at the path of the work folder"
             yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")
@@ -525,7 +530,7 @@ def _other_files(tier: Tier) -> Iterator[CheckResult]:
             yield CheckResult(
                 past,
                 "warn",
-                "bisect and run-at run commands on a copy of the old files, which is at another path",
+                "bisect and run-at run commands on a copy of the files of a checkpoint, at another path",
                 "Commands that depend on the path of the work folder may fail.",
             )
             yield CheckResult(

@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui export",
-        description="Export a session: as Markdown on standard output, or as a file for others. With --html and --cast, keys, the path of your home folder, "
+        description="Export a session as Markdown to standard output, or as a file to share. With --html and --cast, keys, the path of your home folder, "
         "your user name and the host name are removed; Markdown and JSON are not redacted.",
         allow_abbrev=False,
     )
@@ -91,7 +91,7 @@ def _parser() -> CommandLineParser:
         "--world-lines",
         choices=("all", "current"),
         default="all",
-        help="with --html or --cast: every world line (branch), or only the current one (default: all)",
+        help="with --html or --cast: which world lines (branches): all of them, or only the current one (default: all)",
     )
     parser.set_defaults(form="md")
     return parser

@@ -90,7 +90,7 @@ def _parser() -> CommandLineParser:
         metavar="N",
         nargs="?",
         type=checkpoint_number,
-        help="start just before checkpoint N; without --message, the message of that checkpoint is sent again (default: start at the end of the conversation)",
+        help="start just before checkpoint N (the number of futures is --n); without --message, the message of that checkpoint is sent again (default: start at the end of the conversation)",
     )
     add = with_world_line(
         parser, "use the checkpoints of world line (branch) K (default: the current one)"
@@ -125,7 +125,7 @@ def _parser() -> CommandLineParser:
     add(
         "--take",
         choices=("best",),
-        help="at the end, switch the session to the best future (by check, unchanged tests, smallest diff, cost)",
+        help="at the end, switch the session to the best future (by check, unchanged tests, diff size, cost)",
     )
     add(
         "--mode",
@@ -311,7 +311,7 @@ class _FuturesRun:
             futures.answer(key, request_id, "no")
             return
         complain(
-            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (this command cannot ask you)"
+            f"{futures.state(key).name}: refused {request.tool} {request.detail[:200]} (kimi-tui futures cannot ask for approval)"
         )
         futures.answer(key, request_id, "no", prompt("nobody_here"))
 
@@ -381,7 +381,7 @@ def _print(states: Sequence[FutureChanged]) -> None:
     """Print the futures as a table, or on a narrow terminal one after another."""
     rows: list[list[str]] = []
     for one in states:
-        check = one.check if one.check != "failed" else f"failed (exit code {one.check_exit})"
+        check = one.check if one.check != "failed" else f"failed (exit {one.check_exit})"
         rows.append(
             [
                 str(one.number),

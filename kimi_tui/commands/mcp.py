@@ -35,7 +35,7 @@ _VERBS = {
     "test": "start a server and list its tools",
     "login": "log in to a server",
     "logout": "log out of a server",
-    "revoke": "revoke the permission of an MCP server of this folder",
+    "revoke": "no longer allow one of this folder's MCP servers",
 }
 
 
@@ -324,7 +324,7 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
     from kimi_tui.mcp.oauth import LoginFailed, login
 
     if not config.url:
-        raise BadEntry(f"{config.name} has no address, so there is no login")
+        raise BadEntry(f"{config.name} is a local program (no URL), so it needs no login")
     made, unset = config.replaced(os.environ)
     if unset:
         raise BadEntry(f"environment variable not set: {', '.join(unset)}")

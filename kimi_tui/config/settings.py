@@ -249,7 +249,7 @@ class LoopControl(NamedTuple):
         600.0,
         number(0, 86_400),
         "How many seconds to keep retrying an overloaded or unreachable server. If it is 0, the number of retries (max_retries_per_step) is the limit.",
-        title="Retry limit (s)",
+        title="Time limit of retries (s)",
         group=LIMITS,
         former_name="retry_limit_s",
     )
@@ -333,7 +333,7 @@ class DMailConfig(NamedTuple):
         whole(0, 100_000_000),
         "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 turns this reminder off. "
         "If config.toml has [[dmail.rules]], those rules apply instead.",
-        title="D-Mail reminder (tokens)",
+        title="Remind of D-Mails (tokens)",
         group=DMAILS,
     )
     review: bool = setting(
@@ -597,7 +597,7 @@ class StatuslineConfig(NamedTuple):
         "Seconds after which the status line command runs again although nothing has happened; 0 runs it only after events. "
         "Claude Code's refreshInterval.",
         "now",
-        title="Status line interval",
+        title="Status line refresh (s)",
         group=LOOKS,
     )
 

@@ -63,7 +63,7 @@ class AgentModel(ChatProvider):
             LLMNotSupported: always.
         """
         raise LLMNotSupported(
-            f"kimi-tui cannot send requests of its own to the model of {self._title}."
+            f"This needs a model, and kimi-tui has no access to the model of {self._title}."
         )
         yield
 

@@ -60,7 +60,7 @@ _QUESTIONS = {
     "fetch": "Fetch this page?",
     "read": "Read this?",
     "search": "Search this?",
-    "switch_mode": "Change the mode?",
+    "switch_mode": "Let the agent change its mode?",
 }
 
 

@@ -54,10 +54,10 @@ _TOO_MANY = frozenset({429, 503})
 _REASONS = frozenset({"done", "rejected", "interrupted", "error"})
 _WAITING: Mapping[Wait, str] = {
     "": "",
-    "first": "It waits until another sub-agent begins to answer, so that what they share is paid in full only once.",
-    "turn": "It waits for its turn at the server.",
+    "first": "Waiting for another sub-agent's first token, so that the shared prompt is cached.",
+    "turn": "Waiting for a free slot at the server.",
 }
-_NO_END = "Its process ended early."
+_NO_END = "Its process exited before it was done."
 
 
 class CopySet:
@@ -109,7 +109,7 @@ class CopySet:
         """See `AgentCopies.copy`."""
         made = order.provider.made_with
         if made is None:
-            raise NoCopies("Its model cannot be used by another process.")
+            raise NoCopies("Its model works only inside the process of kimi-tui.")
         session, folder = self._soul.session, self._soul.folder
         session_of = Session(order.folder, session.work_dir, session.storage)
         await asyncio.to_thread(_removed, order.folder / FILES_NAME)
@@ -340,7 +340,10 @@ class _Copy:
         except ToolProblem as problem:
             answered(problem=str(problem), brief=problem.brief)
         except asyncio.CancelledError:
-            answered(problem="The question was withdrawn.", brief="not asked")
+            answered(
+                problem="The sub-agent was stopped, so its question was withdrawn.",
+                brief="question withdrawn",
+            )
             raise
         except Exception as error:
             answered(problem=f"The question could not be asked: {type(error).__name__}.")

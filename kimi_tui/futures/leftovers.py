@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KILLED = "The program ended while this future ran."
+KILLED = "kimi-tui ended while this future was running."
 _WAIT_S = 10.0
 """Seconds that the processes of futures have to end after the program, which they do in order."""
 _ASKED_S = 0.2

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from kimi_tui.display_names import signal_name
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures.orders import Order
 
@@ -224,8 +225,7 @@ class FutureProcess:
             return ""
         last = one_line(" ".join(self._errors[-1:])).removeprefix("kimi-tui: ")
         if code < 0:
-            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-            return f"Its process was killed by {name}."
+            return f"Its process was killed by {signal_name(-code)}."
         return last or f"Its process exited with code {code}."
 
     def say(self, **message: object) -> None:

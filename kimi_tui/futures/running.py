@@ -72,8 +72,8 @@ _OPINION_CHARS, _TASK_CHARS = 120_000, 4000
 _MOST_RECORDS = 20_000
 _MOST_TEXT = 1 << 16
 _WAITING = {
-    "first": "It is waiting until another future begins to answer, so that the shared conversation is cached and paid in full only once.",
-    "turn": "It is waiting for its turn at the server.",
+    "first": "Waiting for another future's first token, so that the shared prompt is cached.",
+    "turn": "Waiting for a free slot at the server.",
 }
 _TOO_MANY = frozenset({429, 503})
 _NO_STEP = "It ended before it finished a step."

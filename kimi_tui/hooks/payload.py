@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.agent_parts import Mode
+from kimi_tui.display_names import signal_name
 from kimi_tui.foreign_text import clean
 from kimi_tui.hooks.definitions import Event
 from kimi_tui.hooks.process import HookEnd
@@ -218,9 +219,8 @@ def answer_of(end: HookEnd, event: Event) -> Answer:
     if end.code is None or end.code < 0 or 128 < end.code <= 192:
         # A shell whose program was killed ends with 128 and the signal.
         number = abs(end.code or 9)
-        return Answer(
-            "failed", f"it was killed by signal {number - 128 if number > 128 else number}"
-        )
+        name = signal_name(number - 128 if number > 128 else number)
+        return Answer("failed", f"it was killed by {name}")
     if end.code == 2:
         return Answer("refused", errors or _text(end.output) or "it gave no reason")
     if end.code in (126, 127):

@@ -263,7 +263,9 @@ class Hooks:
         if again.by:
             return BeforeTool(again.by, again.reason)
         if again.arguments is not None:
-            return BeforeTool("several hooks", "they keep changing the input of this call")
+            return BeforeTool(
+                "several hooks", "the hooks keep changing the input of this tool call"
+            )
         context = "\n".join(dict.fromkeys(filter(None, (first.context, again.context))))
         asks, reason = (again.asks, again.reason) if again.asks else (first.asks, first.reason)
         return BeforeTool("", reason, asks, outer_arguments(called, tool, first.arguments), context)

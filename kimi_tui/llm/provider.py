@@ -240,7 +240,9 @@ class ChatProvider(Protocol):
         Raises:
             LLMError: the server cannot make it, or refused.
         """
-        raise LLMError(f"kimi-tui cannot enlarge the context window of {self.info.model}.")
+        raise LLMError(
+            f"The server of {self.info.model} cannot make a copy of it with a larger context window."
+        )
 
     def beside(self, session_id: str) -> ChatProvider:
         """Return a provider of the same model with the same settings, for an agent beside the one that uses this one.

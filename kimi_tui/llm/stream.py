@@ -503,7 +503,7 @@ class ChunkDecoder:
         if not reason:
             return
         if reason in _BROKEN:
-            raise APIStreamError(f"The server ended the answer early: “{reason}”.")
+            raise APIStreamError(f'The server ended the answer early: "{reason}".')
         if reason == "model_context_window_exceeded":
             raise errors.overflow("The answer filled the context of the model.", self._context)
         self.reason = _REASONS.get(reason, "stop")

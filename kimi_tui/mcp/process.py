@@ -21,6 +21,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from kimi_tui.app_paths import make_private
+from kimi_tui.display_names import signal_name
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import BadEntry
@@ -147,7 +148,7 @@ class ServerProcess:
         if code is None:
             return "it exited" if self._supervised.at_end else ""
         if code < 0:
-            return f"it was killed by signal {-code}"
+            return f"it was killed by {signal_name(-code)}"
         return f"it exited with code {code}" if code else "it exited"
 
     def close(self) -> None:

@@ -294,7 +294,7 @@ class McpServers:
             if "" in off:
                 one.state, one.why = "off", "you switched it off"
             elif yes is None:
-                one.state, one.why = "asks", "this folder's server needs your approval"
+                one.state, one.why = "asks", "this folder's server is not allowed yet"
                 waiting.append(one.config.name)
             else:
                 self._begin(one, yes)
@@ -504,7 +504,7 @@ class McpServers:
                 how = f"/mcp allow {config.name} shows them and asks again."
                 self._host.tell(
                     "warning",
-                    f"The tools of this folder's MCP server {config.name} differ from those that you allowed, so the agent does not get them.",
+                    f"The tools of this folder's MCP server {config.name} changed since you allowed them, so the agent cannot use them.",
                     how if self._is_attended else "",
                     "",
                     solved=False,
@@ -792,7 +792,7 @@ class McpServers:
         await self._stop(one)
         one.off, yes = await asyncio.to_thread(self._known, one.config)
         if yes is None:
-            one.state, one.why = "asks", "this folder's server needs your approval"
+            one.state, one.why = "asks", "this folder's server is not allowed yet"
         elif "" in one.off:
             one.state, one.why = "off", "you switched it off"
         else:
@@ -821,7 +821,7 @@ class McpServers:
         """
         config, unset = self._servers[name].config.replaced(self._environ)
         if not config.url:
-            return "it has no address, so there is no login"
+            return "it is a local program (no URL), so it needs no login"
         if unset:
             return f"environment variable not set: {some_of(list(unset), 3)}"
         try:

@@ -45,7 +45,7 @@ KINDS: tuple[Kind, ...] = (
 STATE_WORDS: Mapping[State, str] = {
     "new": "can be imported",
     "present": "kimi-tui already has it",
-    "used": "already in use",
+    "used": "used without an import",
     "unusable": "cannot be imported",
 }
 
@@ -333,7 +333,7 @@ class _SettingsFinder:
             )
         elif ours:
             state = "present"
-            why = "config.toml has a status line command"
+            why = "config.toml already has a status line command"
         about = f"interval: {seconds} seconds\n" if seconds else ""
         self._add(
             agent,
@@ -607,7 +607,7 @@ def _server_words(entry: Json) -> str:
             lines.append(f"{what}: {', '.join(names)}; their values are not shown")
     rest = sorted(set(entry) - {"command", "args", "url", "env", "headers", "type"})
     if rest:
-        lines.append(f"imported unchanged: {', '.join(one_line(name)[:40] for name in rest)}")
+        lines.append(f"imported without changes: {', '.join(one_line(name)[:40] for name in rest)}")
     return "\n".join(lines)
 
 
@@ -733,7 +733,7 @@ def _rule_of(rule: str) -> tuple[str, str]:
     if our_name(tool) == "Shell":
         command = " ".join(_PREFIX.sub("", what).split())
         if not command or not re.fullmatch(r"[\w./ :=@+-]+", command, re.ASCII):
-            why = "it contains a pattern, which kimi-tui does not support"
+            why = "it contains special characters such as *, which kimi-tui's permissions do not support"
             return "", why if command else "it would allow every command"
         if because := never_because(command.split()[0]):
             return "", because

@@ -47,11 +47,11 @@ def take(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str] = os.
             case "agent":
                 path = config_dir(environ) / "agents" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
-                return f"The sub-agent type {setting.content['name']} was added in {short(path)}. The agent can use it from the next session on."
+                return f"The sub-agent type {setting.content['name']} was added ({short(path)}). The agent can use it in new sessions."
             case "command":
                 path = config_dir(environ) / "commands" / f"{setting.content['name']}.md"
                 _write_new(path, setting.content["text"])
-                return f"The command /{setting.content['name']} was added in {short(path)}. You can use it from the next session on."
+                return f"The command /{setting.content['name']} was added ({short(path)}). You can use it in new sessions."
             case "note":
                 return _take_note(setting, environ)
             case "status line":
@@ -92,7 +92,7 @@ def _take_skill(setting: FoundSetting, environ: Mapping[str, str]) -> str:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return f"The skill {name} was added in {short(target)}. The agent knows it from the next session on."
+    return f"The skill {name} was added ({short(target)}). The agent can use it in new sessions."
 
 
 def _copy(source: Path, target: Path) -> None:

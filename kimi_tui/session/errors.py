@@ -12,11 +12,11 @@ from kimi_tui.app_paths import short
 from kimi_tui.filesystem import NotARegularFile
 
 _ADVICE = {
-    errno.ENOSPC: "Free some disk space; kimi-tui then saves the rest.",
-    errno.EDQUOT: "Your disk quota is used up; free some space, and kimi-tui saves the rest.",
-    errno.EROFS: "The disk is read-only; kimi-tui saves the rest when it is writable again.",
-    errno.EACCES: "Check the permissions of that folder; kimi-tui saves the rest when it is writable.",
-    errno.EPERM: "Check the permissions of that folder; kimi-tui saves the rest when it is writable.",
+    errno.ENOSPC: "Free some disk space; kimi-tui then saves the rest of the session.",
+    errno.EDQUOT: "Your disk quota is used up. Free some space; kimi-tui then saves the rest of the session.",
+    errno.EROFS: "The disk is read-only. Make it writable; kimi-tui then saves the rest of the session.",
+    errno.EACCES: "Make that folder writable; kimi-tui then saves the rest of the session.",
+    errno.EPERM: "Make that folder writable; kimi-tui then saves the rest of the session.",
     errno.ENOENT: "The session's folder was deleted; it is created again when possible.",
     errno.EIO: "The disk reports errors. Copy your important files to another disk.",
     errno.EFBIG: "The disk does not allow files of this size. Set KIMI_TUI_HOME to a folder on another disk.",
@@ -55,7 +55,8 @@ class StorageTrouble(SessionError, OSError):
         if isinstance(error.filename, str | Path):
             reason = f"{reason} ({short(Path(error.filename))})"
         advice = _ADVICE.get(
-            error.errno or 0, "kimi-tui saves the rest as soon as the disk accepts it."
+            error.errno or 0,
+            "kimi-tui saves the rest of the session as soon as the disk accepts it.",
         )
         if isinstance(error, NotARegularFile):
             advice = _ODD_FILE

@@ -511,7 +511,7 @@ class Bisection:
                 tested = Tested(place, "skipped", tuple(runs), failed, f"exit code {code}")
                 self._add(tested)
                 raise NoBisect(
-                    f"The command ended with exit code {code} on {place.name}. "
+                    f"The command exited with code {code} on {place.name}. "
                     "An exit code of 128 or more ends the search, as in git bisect run."
                 )
             if run.is_not_found and self._counts_not_found is None:

@@ -216,7 +216,7 @@ class DMailRules:
             yield (words if holds and done else ""), self._row[0] if holds else ""
         if rule.steps_without_check:
             holds = self._unchecked >= rule.steps_without_check
-            yield (f"no check after an edit passed in {self._unchecked} steps" if holds else ""), ""
+            yield (f"no check has passed for {self._unchecked} steps" if holds else ""), ""
         if rule.window_share:
             holds = facts.used >= rule.window_share * window and rule.name not in self._is_over
             words = f"the context takes {facts.used / window:.0%} of the window"

@@ -270,7 +270,7 @@ class _Repository:
     def __init__(self, work_dir: Path, environ: Mapping[str, str]) -> None:
         if find_program("git", environ, work_dir) is None:
             raise NoCommits(
-                "git is not installed, or only in folders that the agent can write to, from which kimi-tui does not run it. Install git in a system folder such as /usr/bin."
+                "git was not found. Install it in a system folder such as /usr/bin; kimi-tui runs no git from a folder that the agent can write to."
             )
         git = safe_git(work_dir, environ)
         if git is None and (work_dir / "HEAD").is_file() and (work_dir / "objects").is_dir():
@@ -325,11 +325,11 @@ class _Repository:
         elif base != head:
             n = run_git(self.git, ("rev-list", "--count", f"{base}..{head}")).out.decode().strip()
             remarks.append(
-                "HEAD has 1 commit that is newer than the start of these steps, so the new branch does not contain it. "
-                "To start from HEAD, use --onto HEAD."
+                "HEAD is 1 commit ahead of where these steps began, and the new branch does not include it. "
+                "To start from HEAD instead, use --onto HEAD."
                 if n == "1"
-                else f"HEAD has {n} commits that are newer than the start of these steps, so the new branch does not contain them. "
-                "To start from HEAD, use --onto HEAD."
+                else f"HEAD is {n} commits ahead of where these steps began, and the new branch does not include them. "
+                "To start from HEAD instead, use --onto HEAD."
             )
         if run_git(self.git, ("symbolic-ref", "--quiet", "HEAD")).code:
             remarks.append("HEAD is detached; it stays where it is.")

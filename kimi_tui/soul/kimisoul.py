@@ -872,7 +872,7 @@ class KimiSoul:
         if said.carry_out is not None:
             self.inbox.begin(said)
             self.inbox.arrived()
-            await self._carry_out(said.carry_out)
+            await self._carry_out(said.text, said.carry_out)
             return
         try:
             await self._attachments.check_and_store(said.text, said.images)
@@ -888,7 +888,9 @@ class KimiSoul:
         with contextlib.suppress(*TURN_ERRORS):
             await self._alone.run(self._turn(said.text, said.images), stoppable=True)
 
-    async def _carry_out(self, command: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    async def _carry_out(
+        self, written: str, command: Callable[[], Coroutine[Any, Any, object]]
+    ) -> None:
         self._is_carrying_out = True
         try:
             await command()
@@ -899,7 +901,7 @@ class KimiSoul:
             self.wire.publish(
                 Notice(
                     "warning",
-                    "A queued command failed.",
+                    f"The queued command {one_line(written)[:_LONGEST_NAME]} failed.",
                     log_words(),
                 )
             )

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
+from kimi_tui.app_paths import log_words
 from kimi_tui.display_names import counted
 from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
@@ -104,11 +105,13 @@ _MOST_FILES = 1_000
 _KILLED = "kimi-tui ended before the sub-agent was done."
 _BY_USER = "You stopped it."
 _REFUSED = "You refused what it asked for."
-_FULL = "It waits until other sub-agents are done."
-_AFTER_OTHERS = "It waits for those that were called before it."
-_ENDED_FIRST = "It has ended. Its changes of files come after those of the sub-agents that were called before it."
-_COPYING = "Its own copy of the files is being made."
-_IN_COPY = "Its changes of files are not in the work folder yet. They come when it goes on."
+_FULL = "Waiting for other sub-agents."
+_AFTER_OTHERS = "Waiting for the sub-agents that were called before it."
+_ENDED_FIRST = "It has ended. Its file changes are applied after those of the sub-agents that were called before it."
+_COPYING = "Copying the files for it."
+_IN_COPY = (
+    "Its file changes are not in the work folder yet. They are applied when you let it continue."
+)
 _MOST_CONFLICTS = 40
 _ENDING_S = 10.0
 """Seconds that the process of a sub-agent has to end after the program that started it."""
@@ -562,7 +565,7 @@ class Subagents(AgentsPart):
             messages = () if agent.soul is None else agent.soul.session.context.messages
             return _outcome(agent.state, _last_answer(messages))
         except Exception as error:
-            why = f"The program failed: {type(error).__name__}."
+            why = f"kimi-tui had an internal error ({type(error).__name__}). {log_words()}"
             await self._change_stored(
                 agent, state="failed", why=why, doing="", ended_at=time.time()
             )
@@ -698,7 +701,7 @@ class Subagents(AgentsPart):
         except NoCopies as no:
             if not together.is_told:
                 together.is_told = True
-                words = f"The sub-agents work one after another. {str(no).rstrip('.')}."
+                words = f"The sub-agents work one after another, without copies of the files: {one_line(str(no)).rstrip('.')}."
                 self._main.wire.publish(ev.Notice("info", words))
             agent.since, agent.is_ending = "", False
             await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
@@ -743,7 +746,7 @@ class Subagents(AgentsPart):
             seq = soul.wire.newest_seq + 1
         provider = await self._provider(agent)
         if provider.made_with is None:
-            raise NoCopies("Their model cannot be used by another process.")
+            raise NoCopies("Their model works only inside the process of kimi-tui.")
         settings, budget = main.agents_config, self._budget()
         said, agent.said = agent.said, []
         order = CopyOrder(
@@ -850,7 +853,7 @@ class Subagents(AgentsPart):
 
     def unsaid_in_copy(self, agent: _Agent, text: str) -> None:
         """Take a message that a sub-agent in a copy did not read any more."""
-        words = f"{agent.state.name} had ended before it could read your message: {one_line(text)}"
+        words = f"{agent.state.name} ended before it read your message: {one_line(text)}"
         self._main.wire.publish(ev.Notice("info", words))
 
     async def ask_for(
@@ -911,7 +914,7 @@ class Subagents(AgentsPart):
     def _files_words(self, agent: _Agent, brought: Brought, trouble: str) -> str:
         """Return what the model is told of the files of a sub-agent that are not as it left them; empty if all are."""
         if trouble:
-            return f"Its changes of files are not in the work folder yet: {trouble}. They come with the next turn."
+            return f"Its file changes could not be applied to the work folder: {trouble}. kimi-tui tries again before the next turn."
         rows: list[str] = []
         for one in brought.conflicts[:_MOST_CONFLICTS]:
             place = self._place_of(agent, one.path)
@@ -920,9 +923,9 @@ class Subagents(AgentsPart):
                 if one.then is None
                 else f"its version is in {place}"
                 if place.is_file()
-                else "its version is a link"
+                else "its version is a symbolic link, which was not copied"
             )
-            rows.append(f"- {one.path}: changed in the work folder meanwhile, too; {its}")
+            rows.append(f"- {one.path}: also changed in the work folder; {its}")
         rows += [f"- {path}: {why}" for path, why in [*brought.failures.items()][:_MOST_CONFLICTS]]
         if not rows:
             return ""
@@ -930,8 +933,8 @@ class Subagents(AgentsPart):
         more = f"\nAnd {n_all - len(rows):,} more." if n_all > len(rows) else ""
         listed = "\n".join(rows)
         return (
-            f"It worked in files of its own. {counted(n_all, 'file')} of its changes could not be applied and stay as they are in the "
-            f"work folder:\n{listed}{more}\nMerge them yourself if they are needed."
+            f"It worked on its own copy of the files. Its changes of {counted(n_all, 'file')} were not applied to the work folder:"
+            f"\n{listed}{more}\nMerge them yourself if they are needed."
         )
 
     def _settle_soon(self) -> None:
@@ -1242,7 +1245,7 @@ def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
         if not text:
             said = f"{said} It ended without an answer."
         return ToolOutcome(text, said, brief=brief)
-    rest = "Its last words follow." if text else "It had said nothing yet."
+    rest = "Its last message follows." if text else "It had not answered yet."
     if now.state == "stopped":
         how = "The user refused what it asked for." if now.why == _REFUSED else "It was stopped."
         how = "The user stopped it." if now.why == _BY_USER else how

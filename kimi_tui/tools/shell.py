@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kimi_tui.app_paths import home_of
-from kimi_tui.display_names import some_of
+from kimi_tui.display_names import signal_name, some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
 from kimi_tui.tool_cards import ALLOWED_BY, IN_THE_WAY, ShellBlock
@@ -506,7 +505,7 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         verdict, brief = f"Stopped after {took}.", "stopped"
     elif ended.exit_code is not None and ended.exit_code < 0:
         verdict, brief = (
-            f"Ended by {_signal_name(-ended.exit_code)} (exit code {code}) after {took}.",
+            f"Ended by {signal_name(-ended.exit_code)} (exit code {code}) after {took}.",
             f"exit {code}",
         )
     else:
@@ -540,13 +539,6 @@ def _outcome(command: str, timeout_s: int, ended: ProcessEnd) -> ToolOutcome:
         brief=brief,
         effects=(ShellBlock(command, code, ended.duration_s),),
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # --- commands in the background

@@ -862,7 +862,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path = log_file()
         log_crash(path, error, self._secrets)
         name = type(error).__name__
-        self.exit_message = f"ended by {name}. {log_words()}"
+        self.exit_message = f"kimi-tui was ended by {name}. {log_words()}"
         return True
 
     def print_exit_messages(self) -> None:

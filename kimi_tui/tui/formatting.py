@@ -393,11 +393,11 @@ def rule_words(rule: RuleFigures) -> str:
     unit = ""
     if not rule.currency:
         unit = (
-            " (in tokens of uncached input, because prices are unknown or in different currencies)"
+            "; in tokens of uncached input, because prices are unknown or in different currencies"
         )
     return (
-        f"{did}. The D-Mails took {tokens(rule.taken)} tokens out of the context; in {counted(rule.calls, 'model call')} since then "
-        f"this saved {amount(rule.saved)} and cost {amount(rule.cost)} for drafts and the lost prompt cache, net {amount(rule.net)}{unit}"
+        f"{did}. Taken out of the context: {tokens(rule.taken)} tokens. In {counted(rule.calls, 'model call')} since then: "
+        f"saved {amount(rule.saved)}, spent {amount(rule.cost)} (drafts, lost prompt cache), net {amount(rule.net)}{unit}"
     )
 
 

@@ -397,7 +397,7 @@ class BlobStore:
         body = _packed(content)
         if self._used + len(body) > self._max_bytes:
             raise StoreFull(
-                f"The file snapshots of this session have reached their limit of {self._max_bytes >> 20} MB, so new contents are not stored."
+                f"The file snapshots of this session have reached their limit of {self._max_bytes >> 20} MB, so later changes of files cannot be undone."
             )
         if self._writer is None:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -22,7 +22,7 @@ def test_each_reason_to_wait_is_told_once_and_each_step(capsys: pytest.CaptureFi
     fake = FakeFutures(Wire())
     fake.states = [FutureChanged("a", "g", 1, name="one"), FutureChanged("b", "g", 2, name="two")]
     run = command._FuturesRun(Namespace(quiet=False), cast("Launch", None))  # pyright: ignore[reportPrivateUsage]
-    turn = "It waits for its turn at the server."
+    turn = "Waiting for a free slot at the server."
 
     def changed(at: int, state: str, step: int = 0, why: str = "") -> None:
         one = fake.states[at]

@@ -73,7 +73,7 @@ def test_planned_asked_told_and_copied(configured: Program, server: ChatServerTh
     say_to(terminal, "/plan")
     terminal.wait_for("Mode plan:")
     say_to(terminal, "Make it")
-    answer(terminal, "Other (write your own answer)", "1")
+    answer(terminal, "Other (your own answer)", "1")
     # With a yes the mode is chosen: edits need no further question.
     terminal.wait_for("1. Write made.py.")
     assert not (configured.work / "made.py").exists()

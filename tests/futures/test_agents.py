@@ -247,7 +247,7 @@ async def test_a_conflict_stays_as_it_is_and_is_told(scene: Scene) -> None:
     assert (work / "src" / "f1.py").read_text() == "x = 1\nslow\n"
     assert (work / "clash.txt").read_text() == "own\n"
     told = results(scene)[1]
-    assert "1 file of its changes could not be applied" in told
+    assert "Its changes of 1 file were not applied" in told
     place = told.split("its version is in ")[1].split("\n")[0]
     assert await asyncio.to_thread(Path(place).read_text) == "x = 1\nclash\n"
     await soul.travel.rewind(Target(0), "restore")
@@ -355,7 +355,7 @@ async def test_where_there_can_be_no_copies_they_work_one_after_another_and_one_
     # The second one has seen what the first one did.
     assert (work / "src" / "f1.py").read_text() == "x = 1\nalpha\nclash\n"
     (said,) = [one.text for one in ear.notices()]
-    assert said.startswith("The sub-agents work one after another. ")
+    assert said.startswith("The sub-agents work one after another, without copies of the files: ")
     await soul.travel.rewind(Target(0), "restore")
     assert contents(work) == before
     await closed(scene)

@@ -107,7 +107,7 @@ def test_exit_codes() -> None:
     assert (said(1, "", "x").verdict, said(1, "", "x").told) == ("", "exit code 1: x")
     for code in (-9, 137, 126, 127):
         assert said(code).verdict == "failed"
-    assert said(137).reason == "it was killed by signal 9"
+    assert said(137).reason == "it was killed by SIGKILL"
     for ending in ("timeout", "output", "stopped", "not started"):
         assert answer_of(HookEnd(ending), "PreToolUse").verdict == "failed"  # pyright: ignore[reportArgumentType]
 

@@ -168,7 +168,7 @@ async def test_a_yes_is_for_the_command_the_arguments_the_variables_and_the_tool
     Permissions(folder / "work").allow(project_server(folder), Yes(tools="other"))
     async with session(folder) as one:
         assert one.host.toolset.names == ()
-        assert "differ from those that you allowed" in one.host.told[0]
+        assert "changed since you allowed them" in one.host.told[0]
         await one.servers.allow("made", network=False)
         assert "mcp__made__add" in one.host.toolset.names
 

@@ -119,7 +119,7 @@ def test_words_of_a_model_are_one_clean_line() -> None:
 
 def test_what_one_does_is_said_in_a_few_words() -> None:
     said = {
-        "waiting": ("waiting", "It waits until other sub-agents are done."),
+        "waiting": ("waiting", "Waiting for other sub-agents."),
         "working": ("step 4", "Grep src"),
         "asking": ("waiting for you", ""),
         "paused": ("paused", "kimi-tui ended before the sub-agent was done."),

@@ -76,7 +76,7 @@ async def test_a_guard_refuses_by_exit_code_and_the_model_reads_why(tmp_path: Pa
     ("command", "why", "limit_s"),
     [
         ("sleep 60", "it did not end within its time limit", 0.3),
-        ("kill -9 $$", "it was killed by signal 9", 20),
+        ("kill -9 $$", "it was killed by SIGKILL", 20),
         ("/no/such/program", "it could not be started", 20),
         ("yes", "it wrote more than 1 MB", 20),
         ("yes >&2", "it wrote more than 1 MB", 20),
@@ -106,7 +106,7 @@ async def test_other_hooks_that_fail_let_pass_and_are_named(tmp_path: Path) -> N
         told = " ".join(one.text for one in on.ear.notices())
         assert 'The PostToolUse hook "exit 7"' in told
         assert "exit code 7" in told
-        assert "it was killed by signal 9" in told
+        assert "it was killed by SIGKILL" in told
         assert "it did not end within its time limit" in told
 
 

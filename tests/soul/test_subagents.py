@@ -117,7 +117,7 @@ async def test_one_is_stopped_alone(tmp_path: Path) -> None:
         assert on.soul.agents is not None
         await on.soul.agents.stop("explore-1")
         assert await turn == "done"
-        assert "The user stopped it. Its last words follow." in result(on)
+        assert "The user stopped it. Its last message follows." in result(on)
         assert "I look first." in result(on)
         assert on.soul.agents.state("explore-1").state == "stopped"
 

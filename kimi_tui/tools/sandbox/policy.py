@@ -367,7 +367,7 @@ def policy_for(
     for _, end in ways[: len(own)]:
         if _under(end, roots) and not os.path.lexists(end) and not _under(end, hidden):
             raise NoSandbox(
-                f"a command could create {end}, from which kimi-tui would read settings; create it yourself, or start kimi-tui in another folder"
+                f"{end} does not exist, so a command could create it, and kimi-tui would read settings from it; create it yourself, or start kimi-tui in another folder"
             )
     if _under(work, (_package_folder(),)):
         raise NoSandbox("the work folder is inside kimi-tui's own program folder")
@@ -1354,7 +1354,7 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
             return [f"writing {path}"]
     if _SPECIAL in line[: error.start()] and paths:
         # `mv` and `cp` of a folder find a device in the place of a hidden file.
-        return [f"copying files that the sandbox hides to {paths[0]}"]
+        return [f"copying a hidden file to {paths[0]} (the sandbox hides it)"]
     if _HELD.match(error[0]):
         held = next((path for path in paths if not policy.may_rename(path)), "")
         if held:

@@ -115,10 +115,9 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         for number, words in enumerate(request.options[:9], 1)
     )
     if request.kind == "question":
-        other = "Other (add your own answer)"
         return (
             *offered,
-            Choice("e", other if is_several else "Other (write your own answer)", "instead"),
+            Choice("e", "Other (your own answer)", "instead"),
             Choice("l" if keys else "n", visible(request.no_offer) or LET_DECIDE, "once"),
         )
     if request.kind == "pause":

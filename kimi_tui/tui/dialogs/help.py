@@ -216,7 +216,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("compare.unfold",), "expand or collapse"),
             (
                 ("compare.jump", "compare.whole"),
-                "switch to the world line: just before the selected message; at its end",
+                "switch to just before the selected message; to the end of the world line",
             ),
             (("compare.send",), "copy the message to the current world line"),
             (("compare.leave",), "close the comparison"),
@@ -259,7 +259,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "D-Mails and summaries",
         "dmail",
         (
-            (("dmail.draft",), "let the model write a draft"),
+            (("dmail.draft",), "draft with the model"),
             (("dmail.cancel",), "cancel the D-Mail"),
             (("summary.leave",), "close the summary"),
         ),
@@ -521,7 +521,7 @@ def _approvals(keys: Mapping[str, str], glyphs: Glyphs) -> tuple[Pair, ...]:
     mode, timeline = key_of("mode", keys), key_of("timeline", keys)
     rows = (
         ("y, a, n, e", "yes; yes for the session; no; no, with a reason"),
-        ("p", "yes, and do not ask again in this folder; /permissions lists and revokes it"),
+        ("p", "yes, and do not ask again in this folder (revoke it with /permissions)"),
         ("y, c, n, e", "D-Mail: yes; yes, but edit it; no; no, with a reason"),
         (
             "1 to 9, c, n, e",

@@ -68,7 +68,7 @@ _OF_PLAN: dict[str, FieldName] = {
     "caps": "limit",
 }
 """The field of the dialog for each part of a plan that may be wrong."""
-_CHECK = "Optional: a command that checks each, such as make test (exit code 0: passed)"
+_CHECK = "Optional: a command that checks each future, such as make test (exit code 0: passed)"
 _CHECK_SHORT = "Optional: a command (exit code 0: passed)"
 _CHECK_SHORTEST = "Optional: a command"
 _SAME, _EACH = "the same for all", "one for each"

@@ -240,13 +240,11 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         running = sum(not one.is_over for one in group.futures)
         words = group.words
         if running:
-            words = f"{running} of {len(group.futures)} still run"
+            words = f"{running} of {len(group.futures)} still running"
         elif group.has_check:
             first = ranked(group.futures)[0]
             if first.check == "passed":
-                words += (
-                    f"; future {first.number} ranks first (check, unchanged tests, smallest diff)"
-                )
+                words += f"; future {first.number} ranks first (by check, unchanged tests, diff size, cost)"
         room = width - 6 - sum(len(span.text) for span in left)
         if len(words) > room:
             words = group.words if len(group.words) <= room else ""
@@ -378,7 +376,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         """Close the page with an action on the chosen future."""
         one = self.chosen
         if action in ("current", "prune") and not one.is_over:
-            self.tell(f"Future {one.number} still runs.", advice="x stops it.")
+            self.tell(f"Future {one.number} is still running.", advice="x stops it.")
         elif action in ("current", "prune") and one.state != "done" and not one.world_line:
             self.tell(
                 f"Future {one.number} cannot be made current, because it has no finished step."
@@ -390,7 +388,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         """Copy the chosen message to the current conversation, or take the chosen file over."""
         one = self.chosen
         if not one.is_over:
-            self.tell(f"Future {one.number} still runs.", advice="x stops it.")
+            self.tell(f"Future {one.number} is still running.", advice="x stops it.")
             return
         if self._files.focused_here:
             at = self._files.selected

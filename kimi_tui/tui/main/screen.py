@@ -697,7 +697,7 @@ class MainScreen(Screen[None]):
         ):
             send = key_of("send", self.bench.keys)
             self.bench.tell(
-                f"{send} was ignored, because it was pressed too early.",
+                f"{send} was ignored, because it was pressed before the screen showed that the agent can continue.",
                 advice=f"Press {send} again to let the agent continue.",
             )
         elif (undone := self.conversation.undo_at_stake) and undone != self._stake_told:

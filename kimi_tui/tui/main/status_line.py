@@ -20,6 +20,7 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kimi_tui.agent_parts import MODE_TITLES
+from kimi_tui.display_names import signal_name
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.helper_programs import desktop_environment, run_helper
 from kimi_tui.hooks.payload import claude_mode
@@ -247,7 +248,7 @@ def run_command(
         return _said(f"The status line command could not be started: {reason}.")
     if code:
         if code < 0:
-            return _said(f"The status line command was killed by signal {-code}.")
+            return _said(f"The status line command was killed by {signal_name(-code)}.")
         return _said(f"The status line command failed (exit code {code}).")
     lines = data.decode("utf-8", "replace").split("\n")
     return ansi_spans(next((line for line in lines if line.strip()), ""))

@@ -703,7 +703,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
         # The note shows the facts completely that a narrow list shortens.
         facts = option.facts if (option := self._option) is not None else ()
         whole = f" {glyphs.pending} ".join(filter(None, facts))
-        row: list[Span] = [Span("Reasoning", "quiet")] if steps else []
+        row: list[Span] = [Span("Reasoning effort", "quiet")] if steps else []
         for word in steps:
             is_set = word == now
             shown = f"[{word or 'default'}]" if is_set else f" {word or 'default'} "

@@ -593,7 +593,7 @@ async def test_an_option_and_its_explanation_are_shown_once() -> None:
             "Which db?",
             "1  SQLite  One file, no server",
             "2  Postgres  Many writers",
-            "e  Other (write your own answer)",
+            "e  Other (your own answer)",
             "n  Let the agent decide",
         ]
 
@@ -888,7 +888,7 @@ async def test_all_answers_to_a_question_are_on_every_screen(size: tuple[int, in
         rows = desk.text().replace("▌", " ").split("\n")
         assert len(rows) <= size[1] - 3
         shown = " ".join(" ".join(rows).split())
-        assert "e Other (write your own answer)" in shown
+        assert "e Other (your own answer)" in shown
         assert "n Let the agent decide" in shown
         # Whole words, in as many rows as there are for them.
         assert all(f" {n} Take the parser of the standard" in shown for n in range(1, 7))

@@ -122,12 +122,12 @@ async def test_it_shows_facts_messages_and_files_side_by_side() -> None:
         await pilot.pause()
         text = app.text()
         assert (
-            "2 of 3 passed the check; future 1 ranks first (check, unchanged tests, smallest diff)"
+            "2 of 3 passed the check; future 1 ranks first (by check, unchanged tests, diff size, cost)"
             in text
         )
         for words in (
             "check passed",
-            "changed files of its check",
+            "check files changed",
             "check failed (exit 2)",
             "+52 −40",
         ):
@@ -201,10 +201,10 @@ async def test_what_runs_can_be_stopped_and_not_made_current() -> None:
     app = PageApp(fake)
     async with app.run_test(size=(120, 40)) as pilot:
         await app.workers.wait_for_complete()
-        assert "3 of 3 still run" in app.text()
+        assert "3 of 3 still running" in app.text()
         await pilot.press("2", "j")
         await pilot.pause()
-        assert "Future 2 still runs." in app.text()
+        assert "Future 2 is still running." in app.text()
         await pilot.press("x")
         await app.workers.wait_for_complete()
         assert fake.stopped == ["g1-2"]
@@ -212,7 +212,7 @@ async def test_what_runs_can_be_stopped_and_not_made_current() -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert "stopped" in app.text()
-        assert "2 of 3 still run" in app.text()
+        assert "2 of 3 still running" in app.text()
         assert app.page.chosen.key == "g1-2"
     assert app.answers == []
 

@@ -201,7 +201,7 @@ async def test_from_any_checkpoint_by_a_key_of_the_preview(
         assert fake.plans[0].target.id == 0
         await one.say("/futures")
         await one.until(lambda: isinstance(one.app.screen, FuturesPage))
-        await one.sees("3 of 3 still run")
+        await one.sees("3 of 3 still running")
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.is_current)
         assert fake.wire(fake.states[0].key)._subscriptions == []  # pyright: ignore[reportPrivateUsage]

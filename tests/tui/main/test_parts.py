@@ -206,7 +206,7 @@ async def test_keys_and_clicks_on_parts_that_are_missing_say_so(
         await one.pilot.press("up", "enter")
         await one.sees("This agent does not support time travel; kimi-tui's own agent does.")
         await one.pilot.press("b")
-        await one.sees("This agent does not support bookmarks and pins; kimi-tui's own agent does.")
+        await one.sees("This agent does not support bookmarks or pins; kimi-tui's own agent does.")
         await one.pilot.press("u")
         await one.sees("This agent does not support time travel; kimi-tui's own agent does.")
         await one.pilot.press("escape")

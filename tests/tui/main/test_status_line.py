@@ -40,7 +40,7 @@ def printed(command: str, folder: Path) -> str:
     [
         ("echo; echo one; echo two", "one"),
         ("exit 3", "The status line command failed (exit code 3)."),
-        ("kill -9 $$", "The status line command was killed by signal 9."),
+        ("kill -9 $$", "The status line command was killed by SIGKILL."),
         ("true", ""),
         ("printf '\\377\\000\\376'", "\ufffd\ufffd"),
     ],

@@ -79,7 +79,7 @@ async def test_one_is_read_steered_and_rewound_in_its_own_chat_and_goes_on(tmp_p
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         await one.pilot.press(*"tests", "enter")
         await one.until(lambda: one.screen.is_current)
-        await one.sees("explore-1 reads your message before its next step.")
+        await one.sees("explore-1 will read your message before its next step.")
         server.release()
         await one.sees("I looked again.")
         assert server.requests[3].messages[-1]["content"] == "tests"

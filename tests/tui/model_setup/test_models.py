@@ -188,7 +188,7 @@ async def test_a_model_with_its_thinking_can_be_for_this_folder_alone(home: Path
         assert "64.0k" in shown, "what the server says of a model of the configuration"
         assert "✓ thinker" not in shown
         await one.pilot.press("down")
-        await one.sees("Reasoning [default]  off   on   low   high   max")
+        await one.sees("Reasoning effort [default]  off   on   low   high   max")
         await one.pilot.press("left", "right", "right", "right", "right", "right", "right")
         await one.sees("[max]")
         await one.pilot.press("left")

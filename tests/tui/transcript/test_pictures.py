@@ -147,7 +147,7 @@ def with_subagents() -> Conversation:
         ("working", "", {"doing": 'Grep "field("'}),
         ("working", "", {}),
         ("asking", "", {}),
-        ("waiting", "It waits until other sub-agents are done.", {"step": 0, "input": 0}),
+        ("waiting", "Waiting for other sub-agents.", {"step": 0, "input": 0}),
         ("failed", "It reached its limit of 100 steps.", {"ended_at": talk.now + 90.0}),
         ("stopped", "You stopped it.", {"ended_at": talk.now + 3.0}),
         ("paused", "kimi-tui ended before the sub-agent was done.", {}),

@@ -206,7 +206,9 @@ async def _end(
     what = (
         f"{where}{_line_words(options)}: the command passes before this change and fails after it"
     )
-    screen = DiffScreen("Bisect", what, found.changes, verb="choose what to do", authors=False)
+    screen = DiffScreen(
+        "Bisect", what, found.changes, verb="rewind, D-Mail or blame", authors=False
+    )
     if await main.bench.ask(screen) is True:
         await _offer(main, soul, options, found, change)
 

@@ -211,7 +211,7 @@ async def steer(main: MainParts, key: str, words: str = "") -> None:
 
     state = main.futures.state(key)
     if state is None or state.is_over:
-        main.bench.tell("This future has ended, so it reads no more messages.")
+        main.bench.tell("This future has ended, so it cannot get messages.")
         if words:
             main.bench.keep(words)
         return
@@ -235,7 +235,7 @@ async def steer(main: MainParts, key: str, words: str = "") -> None:
         return
     engine = await main.futures.engine()
     engine.steer(key, text)
-    main.bench.tell(f"Future {state.number} reads your message before its next step.")
+    main.bench.tell(f"Future {state.number} will read your message before its next step.")
 
 
 # --- the page

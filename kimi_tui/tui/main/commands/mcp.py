@@ -263,7 +263,7 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
         items.append(
             ListedItem(
                 Entry("Revoke the permission", group=group),
-                f"You allowed this server of this folder. Without the permission it does not start.\n{_about(row)}",
+                f"You allowed this folder's MCP server. If you revoke that, it does not start.\n{_about(row)}",
                 "revoke",
                 partial(_revoked, servers, name),
             )

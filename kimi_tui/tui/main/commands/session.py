@@ -381,7 +381,7 @@ async def background(main: MainParts, argument: str) -> None:
     """Let the agent continue while the command for which it waits runs in the background."""
     soul = await main.conversation.opened("tasks")
     if not soul.tasks.move_to_background():
-        main.bench.tell("No command is running that could be moved to the background.")
+        main.bench.tell("There is no running command to move to the background.")
 
 
 def _job_words(job: Job) -> str:

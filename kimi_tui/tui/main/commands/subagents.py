@@ -123,7 +123,7 @@ def _kind_item(kind: AgentKind) -> ListedItem:
     tools = "all tools that a sub-agent may use" if kind.tools is None else ", ".join(kind.tools)
     about.append(f"Tools: {tools or 'none'}.")
     if kind.model or kind.effort:
-        effort = f", reasoning {kind.effort}" if kind.effort else ""
+        effort = f", reasoning effort {kind.effort}" if kind.effort else ""
         about.append(f"Model: {kind.model or 'the model of the session'}{effort}.")
     if kind.state == "not allowed":
         about.append("It comes with this folder. The agent cannot use it until you allow it.")
@@ -157,7 +157,7 @@ async def _allow_kinds(main: MainParts, soul: KimiSoul, kinds: Sequence[AgentKin
         "agents",
         main.bench.transcript.work_dir,
         "\n\n\n".join(texts),
-        intro="This folder defines sub-agent types (instructions for sub-agents). Yes allows exactly this text; if it changes, you are asked again:",
+        intro="This folder defines sub-agent types (instructions for sub-agents). Allow exactly this text? If it changes, you are asked again.",
         yes="y let the agent use them",
     )
     if not await main.bench.ask(question):
@@ -213,7 +213,7 @@ async def steer(main: MainParts, name: str, words: str = "") -> None:
 
     state, engine = main.subagents.state(name), await main.subagents.engine()
     if state is None or state.is_over:
-        main.bench.tell("This sub-agent has ended, so it reads no more messages.")
+        main.bench.tell("This sub-agent has ended, so it cannot get messages.")
         if words:
             main.bench.keep(words)
         return
@@ -237,7 +237,7 @@ async def steer(main: MainParts, name: str, words: str = "") -> None:
         )
         main.bench.keep(text)
         return
-    main.bench.tell(f"{agent_name(state)} reads your message {when}.")
+    main.bench.tell(f"{agent_name(state)} will read your message {when}.")
 
 
 async def rewind(main: MainParts, target: Target) -> None:

@@ -155,7 +155,7 @@ COMMANDS = CommandTable(
         "Try several ways",
         "Run 2 to 4 futures (continuations) beside this conversation, or compare them.",
         futures.futures,
-        argument="[N] [MESSAGE]",
+        argument="[2-4] [MESSAGE]",
         opens=True,
         needs="model",
         aliases=("best-of-n", "bestofn", "parallel"),
@@ -163,7 +163,7 @@ COMMANDS = CommandTable(
     Command(
         "agents",
         "List the sub-agents",
-        "List the sub-agents of this session and their types; NAME opens a sub-agent.",
+        "List the sub-agents of this session and all sub-agent types; NAME opens one.",
         subagents.agents,
         argument="[NAME | allow]",
         values=_agents,
@@ -275,7 +275,7 @@ COMMANDS = CommandTable(
     Command(
         "select",
         "Select all",
-        "Select the whole chat; Shift+arrows select less, y copies it.",
+        "Select the whole chat; Shift+arrows shrink the selection, y copies it.",
         view.select,
         opens=True,
     ),
@@ -325,7 +325,7 @@ COMMANDS = CommandTable(
     Command(
         "plan",
         "Plan first",
-        "Turn plan mode on or off: nothing changes until you approve a plan.",
+        "Turn plan mode on or off. In it the agent changes nothing until you approve.",
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
