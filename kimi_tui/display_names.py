@@ -1,4 +1,4 @@
-"""Words that engine and screen share: titles of messages, numbers with their noun, and lists that name the first few.
+"""Words that engine and screen share: titles of messages, numbers with their noun, numbers of tokens, and lists that name the first few.
 
 The title of a message is its text, or the names of its images. A message contains each pasted image in its text as a chip, `[image shot.png 1280x800 ~1.4k]`. In the prompt the chip
 describes the image; in a title it would only take room.
@@ -35,6 +35,18 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def tokens(count: int, *, estimated: bool = False) -> str:
+    """Format a number of tokens as `840`, `18.4k`, `211k`, `1.2M`, in at most 6 cells; estimates begin with `~`."""
+    mark = "~" if estimated else ""
+    if count < 1_000:
+        return f"{mark}{count}"
+    if count < 99_950:
+        return f"{mark}{count / 1_000:.1f}k"
+    if count < 999_500:
+        return f"{mark}{round(count / 1_000)}k"
+    return f"{mark}{count / 1_000_000:.1f}M"
 
 
 def some_of(names: Sequence[str], most: int, count: int = 0) -> str:

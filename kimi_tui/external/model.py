@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
 from kimi_tui.llm.errors import LLMNotSupported
-from kimi_tui.llm.message import Message
-from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem, ToolSpec
+from kimi_tui.llm.provider import Capability, ChatProvider, ModelInfo, StreamItem
 
 
 class AgentModel(ChatProvider):
@@ -49,14 +48,7 @@ class AgentModel(ChatProvider):
             self._info = replace(self._info, capabilities=frozenset(able))
         return self._info != before
 
-    async def generate(
-        self,
-        system: str,
-        tools: Sequence[ToolSpec],
-        history: Sequence[Message],
-        *,
-        most_tokens: int = 0,
-    ) -> AsyncGenerator[StreamItem]:
+    async def generate(self, *_: object, **_options: object) -> AsyncGenerator[StreamItem]:
         """Refuse: the program has no way to ask the model itself.
 
         Raises:

@@ -29,7 +29,7 @@ from kimi_tui.futures.orders import (
     kind_of,
     question_record,
 )
-from kimi_tui.soul.approval import Approval, Hears
+from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.outcome import ToolProblem, ToolRejected
@@ -63,17 +63,8 @@ class ProgramApproval(Approval):
         """Take the mode of the session."""
         self._mode = mode
 
-    async def ask(
-        self,
-        ask: ApprovalQuestion,
-        *,
-        key: str,
-        tool: str,
-        agent: str = "",
-        also: Hears | None = None,
-    ) -> str:
+    async def ask(self, ask: ApprovalQuestion, *, key: str, tool: str, **_: object) -> str:
         """Wait for the program's answer, which is the user's where the mode or a permission does not give it."""
-        del agent, also
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._waiting[number] = answer

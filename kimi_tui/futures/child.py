@@ -30,11 +30,10 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Mapping,
-    Sequence,
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.config.model_choice import ModelChoice
@@ -49,7 +48,7 @@ from kimi_tui.wire.codec import encode_record
 
 if TYPE_CHECKING:
     from kimi_tui.agent_parts import Mode
-    from kimi_tui.llm.provider import ChatProvider, StreamItem, ToolSpec
+    from kimi_tui.llm.provider import ChatProvider, StreamItem
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.soul.opening import GivenSession, Opened
 
@@ -58,6 +57,7 @@ _MOST_ANSWER = 20_000
 _HEARD_S = 2.0
 _HELD_S = 0.05
 """Seconds for which streamed text is held, so that three futures do not wake the program hundreds of times a second."""
+_P = ParamSpec("_P")
 
 
 @dataclass(slots=True)
@@ -94,29 +94,22 @@ class _Turns:
             self._tell.put_nowait({"gate": "left"})
 
 
-def _take_turns(provider: ChatProvider, turns: _Turns) -> None:
-    """Have the requests of a model wait for their turns."""
+def _taking_turns(
+    ask: Callable[_P, AsyncGenerator[StreamItem]], turns: _Turns
+) -> Callable[_P, AsyncGenerator[StreamItem]]:
+    """Return the `ChatProvider.generate` of a model with its requests waiting for their turns."""
     from kimi_tui.llm.provider import TextDelta, ThinkDelta, ToolCallDelta
 
-    ask = provider.generate
-
-    async def generate(
-        system: str,
-        tools: Sequence[ToolSpec],
-        history: Sequence[Any],
-        *,
-        most_tokens: int = 0,
-    ) -> AsyncGenerator[StreamItem]:
+    async def generate(*args: _P.args, **kwargs: _P.kwargs) -> AsyncGenerator[StreamItem]:
         async with turns.taken() as first:
-            stream = ask(system, tools, history, most_tokens=most_tokens)
+            stream = ask(*args, **kwargs)
             async with contextlib.aclosing(stream):
                 async for item in stream:
                     if isinstance(item, TextDelta | ThinkDelta | ToolCallDelta):
                         first()
                     yield item
 
-    # The method of this object alone, so that every other attribute is that of the model.
-    provider.generate = generate  # pyright: ignore[reportAttributeAccessIssue]
+    return generate
 
 
 def _tell_facts(provider: ChatProvider, known: Mapping[str, Any]) -> None:
@@ -239,7 +232,8 @@ class FutureChild:
         session = Session(Path(self._order.session), launch.work_dir)
 
         def provided(model: ChatProvider) -> None:
-            _take_turns(model, self._turns)
+            # The method of this object alone, so that every other attribute is that of the model.
+            model.generate = _taking_turns(model.generate, self._turns)
             if self._order.known:
                 _tell_facts(model, self._order.known)
 

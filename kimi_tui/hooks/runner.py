@@ -492,26 +492,6 @@ class Hooks:
             self._tell("warning", words[:500], "You can turn the hook off in /hooks.")
 
 
-_OF_CALLS = frozenset[Event]({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact"})
-
-
-class AgentHooks(Hooks):
-    """The hooks of a session for an agent beside the session's own: only those about calls of tools and compactions.
-
-    What the user says, and the end of a turn, is about the session's agent alone.
-
-    Args:
-        session: the hooks of the session.
-    """
-
-    def __init__(self, session: Hooks) -> None:
-        # Both agents know which hooks are off, allowed or running.
-        self.__dict__ = session.__dict__
-
-    def _active(self, event: Event) -> list[Hook]:
-        return super()._active(event) if event in _OF_CALLS else []
-
-
 class _Round(NamedTuple):
     by: str = ""
     reason: str = ""

@@ -39,6 +39,8 @@ _LONGEST_LINE = 64 << 20
 _LOG_BYTES = 1 << 20
 _TAIL_BLOCKS = 4
 _NAMES_ERROR = re.compile(r"[\w.]{0,80}(?:Error|Exception|error)\b ?[:\[(]")
+_END_S = 0.5
+"""Seconds for the end of a program whose output has ended, and again for the rest of its standard error."""
 _SLOW_S = 0.02
 """Seconds between two blocks of a flood on standard error: the server waits for its reader."""
 
@@ -127,9 +129,16 @@ class ServerProcess:
         )
         self._reader.start()
 
-    @property
-    def last_words(self) -> str:
-        """The line of standard error that says most: the last one that names an error, else the last one; cleaned and shortened."""
+    def how_ended(self) -> str:
+        """Return how the program ended, whose output has ended, as a clause, with its last words on standard error."""
+        how = self.ended(_END_S) or "it closed its output"
+        # A process that the program left behind may hold standard error open.
+        self._reader.join(_END_S)
+        words = self._last_words()
+        return f"{how}; its last output: {words}" if words else how
+
+    def _last_words(self) -> str:
+        """Return the line of standard error that says most: the last one that names an error, else the last one; cleaned and shortened."""
         text = b"".join([*self._tail])[-4096:].decode("utf-8", "replace")
         lines = [line for line in map(one_line, text.splitlines()) if line]
         errors = [line for line in lines if _NAMES_ERROR.match(line[:200])]

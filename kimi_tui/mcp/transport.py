@@ -117,10 +117,7 @@ class StdioTransport:
     async def _note_end(self) -> None:
         process = self._process
         if process is not None and not self.why and not self._closing:
-            self.why = await asyncio.to_thread(process.ended, 0.5) or "it closed its output"
-            await asyncio.sleep(0.02)
-            if words := process.last_words:
-                self.why = f"{self.why}; its last output: {words}"
+            self.why = await asyncio.to_thread(process.how_ended)
         self.ended.set()
 
 

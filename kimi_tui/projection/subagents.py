@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
 from kimi_tui.wire.events import AgentChanged, EventRecord, ToolResult, ToolStarted
 
@@ -43,11 +44,6 @@ def agent_model(one: AgentChanged) -> str:
     return one_line(one.model[:NAME_CHARS]).rpartition("/")[2]
 
 
-def steps_words(count: int) -> str:
-    """Return `1 step`, `12 steps`."""
-    return "1 step" if count == 1 else f"{count:,} steps"
-
-
 def agent_state_words(one: AgentChanged) -> str:
     """Return what a sub-agent does, or how it ended, in a few words: `step 4`, `waiting for you`, `12 steps`."""
     match one.state:
@@ -60,7 +56,7 @@ def agent_state_words(one: AgentChanged) -> str:
         case "paused":
             return "paused"
         case "done":
-            return steps_words(one.step)
+            return counted(one.step, "step")
         case _:
             return one.state
 

@@ -477,17 +477,8 @@ class AgentApproval(Approval):
         """Allow the actions of this key for the session."""
         self._of_session.allow(key, words)
 
-    async def ask(
-        self,
-        ask: ApprovalQuestion,
-        *,
-        key: str,
-        tool: str,
-        agent: str = "",
-        also: Hears | None = None,
-    ) -> str:
+    async def ask(self, ask: ApprovalQuestion, *, key: str, tool: str, **_: object) -> str:
         """Wait for the user's approval; the question names this agent."""
-        del agent, also
         return await self._of_session.ask(
             ask, key=key, tool=tool, agent=self._agent, also=self._wire
         )

@@ -21,7 +21,7 @@ from kimi_tui.config.settings import AgentsConfig, EditCheck
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.definitions import FoundHooks
-from kimi_tui.hooks.runner import AgentHooks, Hooks, Level, SessionFacts
+from kimi_tui.hooks.runner import Hooks, Level, SessionFacts
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import OFF, ON
 from kimi_tui.llm.errors import LLMError, LLMNotSet, ModelCannotSee, ToolsNotSupported
@@ -262,11 +262,8 @@ class KimiSoul:
         )
         self._finding: asyncio.Task[tuple[Sandbox | None, str]] | None = None
         self.hooks = self._hooks_of(hooks, environ, permissions)
-        of_session = self.hooks if main is None else main.hooks
         is_beside = main is not None or owner is not None
-        self._tools.hooks = self._compactor.hooks = (
-            AgentHooks(of_session) if is_beside and of_session else self.hooks
-        )
+        self._tools.hooks = self._compactor.hooks = self.hooks if main is None else main.hooks
         self.checks = EditChecks(checks, session.work_dir, environ, self._warn)
         if checks:
             self._tools.checks = self.checks
@@ -281,6 +278,8 @@ class KimiSoul:
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = self._made_loop(dmails)
+        # What the user says, and the end of a turn, is about the agent of a session alone.
+        self._loop.hooks = None if is_beside else self.hooks
         if is_beside:
             # The words about a mode are for the agent of a session: they name tools that this one does not have.
             self._loop.reminders.begins_in(self.mode)

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from kimi_tui.agent_parts import Mode
 from kimi_tui.foreign_text import one_line
-from kimi_tui.hooks.runner import MOST_STOPS
+from kimi_tui.hooks.runner import MOST_STOPS, Hooks
 from kimi_tui.images import Image
 from kimi_tui.llm.completion import AnswerItem, Collector, RetryNotice, complete
 from kimi_tui.llm.errors import ContextOverflowError, LLMError
@@ -326,6 +326,7 @@ class AgentLoop:
 
     Attributes:
         reminders: makes the program's own messages to the model.
+        hooks: the hooks that hear of the user's messages and the ends of turns; None for none.
         opening: returns what hooks said at the start of the session, for the model; None once it was told.
     """
 
@@ -346,6 +347,7 @@ class AgentLoop:
         self._dmails = dmails
         self._inbox = inbox
         self.reminders = Reminders(tools)
+        self.hooks: Hooks | None = None
         self.opening: Callable[[], Awaitable[str]] | None = None
         control = self._conversation.limits.control
         self._circles = Circles(control.same_call_limit, control.same_dmail_limit)
@@ -482,7 +484,7 @@ class AgentLoop:
         Raises:
             RefusedByHook: a hook refused the message.
         """
-        hooks = self._tools.hooks
+        hooks = self.hooks
         if hooks is None:
             return ""
         opening = ""
@@ -532,7 +534,7 @@ class AgentLoop:
         # They are taken before the first await: from here on they are on their way into the context, and cannot be taken back.
         steers = self._inbox.take(self._inbox.steers if only is None else only)
         contexts: list[str] = []
-        for one in steers if self._tools.hooks is not None else ():
+        for one in steers if self.hooks is not None else ():
             try:
                 contexts.append(await self._check_prompt(one.text))
             except RefusedByHook as refused:
@@ -556,7 +558,7 @@ class AgentLoop:
         Args:
             n_before: how many times they have done so in this turn.
         """
-        hooks, conversation = self._tools.hooks, self._conversation
+        hooks, conversation = self.hooks, self._conversation
         if hooks is None or not hooks.has("Stop"):
             return False
         files = conversation.files

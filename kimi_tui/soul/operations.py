@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from kimi_tui.display_names import some_of
+from kimi_tui.display_names import counted, some_of
 from kimi_tui.llm.message import Message
 from kimi_tui.projection.tokens import TokenFigure
 from kimi_tui.session import undo as session_operations
@@ -558,7 +558,7 @@ def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     """Describe the outcome of the files in a sentence that begins with a blank; empty if there were none."""
     back = sum(1 for one in files if not one.reason)
     alone = [one.path for one in files if one.reason]
-    said = f" {back} {'file' if back == 1 else 'files'} changed as well." if back else ""
+    said = f" {counted(back, 'file')} changed as well." if back else ""
     if alone:
         said += f" Not restored: {some_of(alone, 3)}."
     return said

@@ -38,12 +38,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import log_words
-from kimi_tui.display_names import counted
+from kimi_tui.display_names import counted, tokens
 from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.provider import ChatProvider, Usage
-from kimi_tui.projection.subagents import steps_words
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked, StorageTrouble
@@ -1232,14 +1231,14 @@ def _last_answer(messages: Sequence[Message]) -> str:
 def _brief(state: AgentChanged) -> str:
     """Return what the card of a call says of its sub-agent."""
     how = {"stopped": "stopped, ", "failed": "ended early, "}.get(state.state, "")
-    return f"{how}{steps_words(state.step)}, {_short(state.tokens)} tokens"
+    return f"{how}{counted(state.step, 'step')}, {tokens(state.tokens)} tokens"
 
 
 def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
     """Return the result of the call of a sub-agent that has ended."""
-    facts = [steps_words(now.step)]
+    facts = [counted(now.step, "step")]
     if now.files:
-        facts.append(f"{now.files:,} {'file' if now.files == 1 else 'files'} changed")
+        facts.append(f"{counted(now.files, 'file')} changed")
     said, brief = f"{now.name}, {', '.join(facts)}.", _brief(now)
     if now.state == "done":
         if not text:
@@ -1251,10 +1250,6 @@ def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
         how = "The user stopped it." if now.why == _BY_USER else how
         return ToolOutcome(text, f"{said} {how} {rest}", brief=brief)
     return ToolOutcome(text, f"{said} It ended early: {now.why} {rest}", is_error=True, brief=brief)
-
-
-def _short(tokens: int) -> str:
-    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else str(tokens)
 
 
 # -- on the disk

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
-from kimi_tui.display_names import counted
+from kimi_tui.display_names import counted, tokens
 from kimi_tui.foreign_text import one_line
 
 if TYPE_CHECKING:
@@ -71,18 +71,6 @@ def grapheme_after(text: str, at: int) -> int:
 
 
 # --- figures
-
-
-def tokens(count: int, *, estimated: bool = False) -> str:
-    """Format a number of tokens as `840`, `18.4k`, `211k`, `1.2M`, in at most 6 cells; estimates begin with `~`."""
-    mark = "~" if estimated else ""
-    if count < 1_000:
-        return f"{mark}{count}"
-    if count < 99_950:
-        return f"{mark}{count / 1_000:.1f}k"
-    if count < 999_500:
-        return f"{mark}{round(count / 1_000)}k"
-    return f"{mark}{count / 1_000_000:.1f}M"
 
 
 def rounded(count: int) -> str:

@@ -229,7 +229,7 @@ async def test_one_that_has_ended_waits_for_an_earlier_one_and_says_so(scene: Sc
     await became(lambda: "has ended" in agents.state("general-2").why)
     waits = agents.state("general-2")
     assert (waits.state, waits.doing) == ("waiting", "")
-    assert waits.why.startswith("It has ended. Its changes of files come after")
+    assert waits.why.startswith("It has ended. Its file changes are applied after")
     # A message would never be read.
     with pytest.raises(SoulError, match="general-2 has ended"):
         agents.steer("general-2", "more")

@@ -373,11 +373,14 @@ async def test_ten_at_once_wait_for_their_places(tmp_path: Path) -> None:
 
 
 async def test_a_hook_guards_its_calls_too(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
     guard = Hook(
         *("PreToolUse", "Write", "echo not here >&2; exit 2", 30.0, False, "user"), tmp_path
     )
+    said = Hook("UserPromptSubmit", "", f"echo said >> {heard}", 30.0, False, "user", tmp_path)
+    ended = Hook("Stop", "", f"echo ended >> {heard}", 30.0, False, "user", tmp_path)
     environ = {"PATH": os.environ["PATH"]}
-    async with stage(tmp_path, hooks=FoundHooks((guard,)), environ=environ) as on:
+    async with stage(tmp_path, hooks=FoundHooks((guard, said, ended)), environ=environ) as on:
         on.server.script(
             calls([agent("Write b.txt")]),
             call("WriteFile", {"path": "b.txt", "content": "1\n"}),
@@ -387,6 +390,8 @@ async def test_a_hook_guards_its_calls_too(tmp_path: Path) -> None:
         await on.soul.begin_hooks("startup")
         await on.soul.run("go")
         assert "not here" in str(on.sent(2))
+        # The task that it gets, and its end, are none of the user's.
+        assert heard.read_text() == "said\nended\n"
         assert not (on.work / "b.txt").exists()
 
 

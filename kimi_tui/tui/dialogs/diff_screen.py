@@ -22,7 +22,7 @@ from textual.strip import Strip
 from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.formatting import wrap_words
+from kimi_tui.tui.formatting import counted, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.row_list import PaintedRows, plain
@@ -324,4 +324,4 @@ def heading(what: str, changes: Changes) -> str:
     n_files = len(changes.files)
     if not n_files:
         return f"No file has changed {one_line(what)}."
-    return f"{n_files:,} {'file' if n_files == 1 else 'files'} changed {one_line(what)}"
+    return f"{counted(n_files, 'file')} changed {one_line(what)}"

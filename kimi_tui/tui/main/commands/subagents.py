@@ -83,16 +83,15 @@ def _agent_item(one: AgentChanged, currency: str) -> ListedItem:
         agent_news,
         agent_state_words,
         agent_title,
-        steps_words,
     )
     from kimi_tui.tui.dialogs.list_screen import ListedItem
-    from kimi_tui.tui.formatting import money, tokens
+    from kimi_tui.tui.formatting import counted, money, tokens
     from kimi_tui.tui.pick_list import Entry
 
     state = agent_state_words(one) if one.state != "done" else "done"
     facts = [state]
     if one.step and one.state != "working":
-        facts.append(steps_words(one.step))
+        facts.append(counted(one.step, "step"))
     if one.tokens:
         facts.append(f"{tokens(one.tokens)} tokens")
     if one.cost > 0:
