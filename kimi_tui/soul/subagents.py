@@ -692,7 +692,8 @@ class Subagents(AgentsPart):
                 together.is_told = True
                 words = f"The sub-agents work one after another. {str(no).rstrip('.')}."
                 self._main.wire.publish(ev.Notice("info", words))
-            agent.since = ""
+            # Its process has ended, but its work is still to come and can be stopped.
+            agent.since, agent.is_ending = "", False
             await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
             self._change(agent, state="waiting", why=_AFTER_OTHERS)
             await together.turn_of(key)
