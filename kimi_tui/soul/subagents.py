@@ -702,6 +702,7 @@ class Subagents(AgentsPart):
                 together.is_told = True
                 words = f"The sub-agents work one after another, without copies of the files: {one_line(str(no)).rstrip('.')}."
                 self._main.wire.publish(ev.Notice("info", words))
+            # Its process has ended, but its work is still to come and can be stopped.
             agent.since, agent.is_ending = "", False
             await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
             self._change(agent, state="waiting", why=_AFTER_OTHERS)

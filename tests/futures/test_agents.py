@@ -361,6 +361,26 @@ async def test_where_there_can_be_no_copies_they_work_one_after_another_and_one_
     await closed(scene)
 
 
+async def test_one_that_works_in_the_folder_because_its_process_cannot_can_be_stopped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kimi_tui.futures.set_files.PastView.words", lambda _: ("over:/no",))
+    soul = scene.soul
+    heard = soul.wire.subscribe()
+    TASKS.append(["wait", "other"])
+    turn = asyncio.create_task(soul.run("do both"))
+    await second_calls(heard, {"general-1"})
+    assert soul.agents is not None
+    async with asyncio.timeout(20):
+        await soul.agents.stop("general-1")
+        assert await turn == "done"
+    assert [(one.state, one.is_future) for one in soul.agents.states] == [
+        ("stopped", False),
+        ("done", False),
+    ]
+    await closed(scene)
+
+
 @pytest.mark.exhaustive
 async def test_a_file_that_a_person_changes_meanwhile_stays_theirs(scene: Scene) -> None:
     work, soul = scene.work, scene.soul
