@@ -399,11 +399,14 @@ class FutureChild:
         self._told.put_nowait(line)
 
     async def _write(self) -> None:
-        is_gone = False
-        while (line := await self._told.get()) is not None:
-            lines = [line]
-            while not self._told.empty() and (more := self._told.get_nowait()) is not None:
-                lines.append(more)
+        is_gone = is_last = False
+        while not is_last:
+            found = [await self._told.get()]
+            while not self._told.empty():
+                found.append(self._told.get_nowait())
+            # The end may come together with lines.
+            is_last = None in found
+            lines = [one for one in found if one is not None]
             text = "".join(json.dumps(one, ensure_ascii=True) + "\n" for one in lines)
             try:
                 if not is_gone:
