@@ -41,9 +41,14 @@ PACKAGES = (
     "kimi_tui/workspace",
     "kimi_tui/llm/stream.py",
     "kimi_tui/tools/sandbox",
+    "kimi_tui/futures/agent_copies.py",
+    "kimi_tui/external",
 )
 # `test_escapes.py` of the sandbox is left out: if a mutant breaks the sandbox, its attempts get out.
 TESTS = {
+    "external/agents.py": "external/test_ourselves.py external/test_turns.py",
+    "external/pipe.py": "external/test_pipe.py external/test_turns.py",
+    "futures/agent_copies.py": "futures/test_agents.py",
     "llm/stream.py": "llm/test_stream_*.py llm/test_tool_call_pieces.py llm/test_openai_compatible_faults.py",
     "session/context.py": "session/test_context*.py session/test_undo.py",
     "session/context_file.py": "session/test_context*.py session/test_world_lines.py",
@@ -68,6 +73,7 @@ TESTS = {
     "soul/rewind_values.py": "soul/test_operations.py soul/test_rewind_preview.py",
     "soul/session_title.py": "soul/test_model_slot.py soul/test_conversation*.py",
     "soul/soul.py": "soul/test_headless.py",
+    "soul/subagents.py": "soul/test_subagents.py futures/test_agents.py tui/main/test_subagents.py",
     "soul/token_meter.py": "soul/test_token_meter*.py soul/test_one_figure.py",
     "soul/world_line_reader.py": "soul/test_usage.py soul/test_operations.py tui/compare/test_layout.py",
     "tools/sandbox/confine.py": "tools/sandbox/test_[fhlp]*.py tools/sandbox/test_sockets.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,25 @@ import pytest
 from support.chat_server import call, calls, gate, say
 from support.soul import Stage, next_event, stage, until_end
 
+from kimi_tui.filesystem import Storage
 from kimi_tui.hooks.definitions import FoundHooks, Hook
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import Target
+from kimi_tui.soul.subagents import (
+    Subagents,
+    _Agent,
+    _encoded,
+    _outcome,
+    _stored_agents,
+    _Version,
+    _write,
+)
 from kimi_tui.tools.agent import AgentTool
 from kimi_tui.tools.agent_kind import AgentKind
 from kimi_tui.wire import events as ev
+from kimi_tui.wire.codec import encode_event
 
 
 def agent(prompt: str, kind: str = "general", title: str = "a part") -> tuple[str, dict[str, Any]]:
@@ -205,6 +218,14 @@ async def test_its_budgets(tmp_path: Path) -> None:
         )
         await on.soul.run("again")
         assert "limit of 100 tokens" in result(on)
+        # No more than is left of the session's.
+        agents = on.soul.agents
+        assert isinstance(agents, Subagents)
+        conversation = agents._conversation
+        for left, most in ((7, 7), (101, 100)):
+            whole = Budget(conversation.spent.tokens + left)
+            conversation.limits = conversation.limits._replace(budget=whole)
+            assert agents._budget().tokens == most
 
 
 async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
@@ -236,7 +257,9 @@ async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
         await on.soul.resume()
         assert "Found nothing." in result(on)
         assert "First I list." in str(on.sent(-2))
-        assert on.soul.agents.state("explore-1").state == "done"
+        ended = on.soul.agents.state("explore-1")
+        assert ended.state == "done"
+        assert 0 <= ended.ended_at - ended.began_at < 60
         await on.reopen()
         assert on.soul.agents is not None
         history, subscription = await on.soul.agents.listen("explore-1")
@@ -332,9 +355,13 @@ async def test_the_others_of_its_step_go_along(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 async def test_no_more_begin_once_all_are_stopped(tmp_path: Path) -> None:
+    one_file = {"path": "between.txt", "content": ""}
+    # Those on both sides of a change do not begin together.
     async with stage(tmp_path) as on:
         on.server.script(
-            calls([agent("first"), agent("second")]), gate(0, say("never")), say("without")
+            calls([agent("first"), ("WriteFile", one_file), agent("second")]),
+            gate(0, say("never")),
+            say("without"),
         )
         turn = asyncio.create_task(on.soul.run("go"))
         await on.server.received(2)
@@ -479,3 +506,60 @@ async def test_a_fork_has_its_own(tmp_path: Path) -> None:
         await soul.agents.unlisten("explore-1", other)
         await soul.aclose()
         await agents.unlisten("explore-1", heard)
+
+
+@pytest.mark.parametrize(
+    ("facts", "text", "message", "brief"),
+    [
+        (
+            {"state": "done", "step": 12, "files": 1, "input": 1_234_000},
+            "all well",
+            "general-1, 12 steps, 1 file changed.",
+            "12 steps, 1.2M tokens",
+        ),
+        (
+            {"state": "done", "step": 1, "files": 2, "output": 999},
+            "",
+            "general-1, 1 step, 2 files changed. It ended without an answer.",
+            "1 step, 999 tokens",
+        ),
+        (
+            {"state": "stopped", "why": "You refused what it asked for."},
+            "",
+            "general-1, 0 steps. The user refused what it asked for. It had said nothing yet.",
+            "stopped, 0 steps, 0 tokens",
+        ),
+        (
+            {"state": "stopped"},
+            "so far",
+            "general-1, 0 steps. It was stopped. Its last words follow.",
+            "stopped, 0 steps, 0 tokens",
+        ),
+    ],
+)
+def test_what_is_said_of_an_end(facts: dict[str, Any], text: str, message: str, brief: str) -> None:
+    found = _outcome(ev.AgentChanged("general-1", **facts), text)
+    assert (found.output, found.message, found.brief) == (text, message, brief)
+
+
+def test_what_is_stored_is_read_again(tmp_path: Path) -> None:
+    kinds = [
+        AgentKind("reader", "reads", "Read.", ("ReadFile",), "small", "low", 7),
+        AgentKind("general", "does all"),
+    ]
+    for number, kind in enumerate(kinds, 2):
+        state = ev.AgentChanged(f"{kind.name}-{number}", number, kind.name)
+        versions = [_Version(state), _Version(state, moved=False)]
+        one = _Agent(state, kind, "a task", tmp_path / state.name, versions=versions, since="s")
+        _write(Storage(), one.folder, _encoded(one))
+    lacks = (("broken-1", {"task": "t"}), ("broken-9", {"kind": {"name": "k"}}))
+    for name, has in lacks:
+        record = {"agent": encode_event(ev.AgentChanged(name)), **has}
+        _write(Storage(), tmp_path / name, json.dumps(record).encode())
+    found = _stored_agents(tmp_path)
+    assert [one.kind for one in found] == kinds
+    assert [(one.state.number, one.text, one.since) for one in found] == [
+        (2, "a task", "s"),
+        (3, "a task", "s"),
+    ]
+    assert [version.moved for version in found[0].versions] == [True, False]
