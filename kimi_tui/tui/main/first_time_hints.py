@@ -129,6 +129,8 @@ class FirstTimeHints:
         """The hints that were shown; None until the file was read, during which no hint is shown."""
         self._place: PromptBar | ApprovalPanel | None = None
         """The widget that shows a hint."""
+        self._visible: FirstTime | None = None
+        """The hint that it shows."""
         self._shown_at = 0.0
         # The conversation's state may be ahead: it has taken all events of a batch before the first comes here.
         self._in_turn = conversation.state.running
@@ -156,6 +158,9 @@ class FirstTimeHints:
                 self._in_turn = True
             case wire.SteerQueued(when="now") if self._in_turn:
                 self.happened("steered")
+            case wire.SteerTaken() if self._visible == "steered":
+                # What it says of the message is over, whether the agent has read it or the user has it back.
+                self._hide()
             case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
                 self.happened("refused")
             case wire.TurnEnd(reason="interrupted") if not self._conversation.state.own_command:
@@ -189,7 +194,7 @@ class FirstTimeHints:
             return False
         self._hide()
         self._seen.add(what)
-        self._place, self._shown_at = place, time.monotonic()
+        self._place, self._visible, self._shown_at = place, what, time.monotonic()
         place.hint = words
         if self._file is not None:
             bench.start(asyncio.to_thread(keep_seen, self._file, what))
@@ -212,7 +217,7 @@ class FirstTimeHints:
     def _hide(self) -> None:
         if self._place is not None:
             self._place.hint = ""
-            self._place = None
+            self._place = self._visible = None
 
     def key_pressed(self) -> None:
         """Hide the visible hint, if the user can have read it."""

@@ -151,6 +151,8 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         self._length = len(key)
         self._is_key_refused = False
         """Whether the note says that a second key was ignored."""
+        self._is_url_refused = False
+        """Whether the note says that a second address was ignored."""
         self._check_failed = False
         self._insisted = ""
         """The name of a model that was entered although the check failed, and that a second Enter uses."""
@@ -227,7 +229,10 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     @on(Input.Changed, "#url")
     def _url_changed(self) -> None:
-        """Clear the results of the former server."""
+        """Clear the results of the former server, and the note about an address that was ignored for it."""
+        if self._is_url_refused:
+            self._is_url_refused = False
+            self._note(SERVERS[self._server.chosen].note)
         self._forget()
 
     @on(Input.Submitted, "#url")
@@ -272,6 +277,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             self._server.choose(own)
             self._show_url()
             self._url.value = url
+        self._is_url_refused = not is_free
         self._note(URL_MOVED if is_free else URL_REFUSED)
         self.set_focus(self._key)
 

@@ -54,6 +54,20 @@ async def test_one_comes_once_and_goes_with_a_key(home: Path) -> None:
         await one.until(lambda: read_seen(hints_file(home)) == {"turn"})
 
 
+async def test_how_a_message_is_taken_back_is_not_said_of_one_that_waits_no_more(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
+        await learned(one)
+        hints, prompt = one.screen.first_time_hints, one.screen.prompt
+        assert hints is not None
+        hints.apply(ev.TurnBegin("First"))
+        hints.apply(ev.SteerQueued("1", "and that"))
+        assert "takes it back" in prompt.hint
+        hints.apply(ev.SteerTaken("1", "and that", withdrawn=True))
+        assert not prompt.hint
+
+
 @pytest.mark.exhaustive
 async def test_each_comes_once_and_goes_with_a_key(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:

@@ -135,6 +135,11 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         assert url.value == "http://host/v1"
         await pilot.press("enter")
         await one.sees("type any word")
+        # That another address was ignored is said only as long as the first one stays.
+        running.screen.query_one("#key", Input).value = "http://other-host/v1"
+        await one.sees("This is a URL, not a key")
+        url.value = "http://third-host/v1"
+        await one.until(lambda: "This is a URL, not a key" not in one.text())
 
 
 PASTED = (

@@ -99,12 +99,7 @@ def _agent_item(one: AgentChanged, currency: str) -> ListedItem:
     about = [agent_title(one), " · ".join(filter(None, (*facts, agent_model(one))))]
     about += [news] if (news := agent_news(one)) else []
     return ListedItem(
-        Entry(
-            agent_name(one),
-            f"{state} · {agent_title(one)}",
-            holds=one.is_running,
-            group="In this session",
-        ),
+        Entry(agent_name(one), f"{state} · {agent_title(one)}", group="In this session"),
         "\n".join(about),
         "open",
         result=f"{_OPEN}{one.name}",
