@@ -219,7 +219,7 @@ async def test_time_travel_says_first_what_it_takes(desk: Desk) -> None:
         await ask(agent, session, "/undo")
         assert editor.asked[-1][0].title == "Undo the rewind to #0"
         assert editor.text.endswith("Nothing changed.")
-        await ask(agent, session, "/rewind 0 keep")
+        await ask(agent, session, "/rewind 0 keep-files")
         assert editor.asked[-1][1] == ["keep", "no"]
         for wrong in ("/rewind", "/rewind 9", "/switch 7", "/rewind -1", "/rewind 0 x", "/compact"):
             await ask(agent, session, wrong)
