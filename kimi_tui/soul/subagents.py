@@ -45,9 +45,10 @@ from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.provider import ChatProvider, Usage
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
+from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionError, SessionLocked, StorageTrouble
 from kimi_tui.session.rotation import LIVE_NAME
-from kimi_tui.session.schema import Checkpoint
+from kimi_tui.session.schema import Checkpoint, MessageKind
 from kimi_tui.session.session import AGENTS_NAME, Session
 from kimi_tui.soul.agent_copies import (
     AgentCopies,
@@ -322,8 +323,11 @@ class Subagents(AgentsPart):
             self._numbers.add(one.state.name)
             if one.state.is_running:
                 can_go_on = one.state.key in pending
+                # The number of steps is stored at a beginning and an end only.
+                n_answers = await asyncio.to_thread(_n_answers, self._storage, one.folder)
                 one.state = replace(
                     one.state,
+                    step=max(one.state.step, n_answers),
                     state="paused" if can_go_on else "stopped",
                     why=_KILLED,
                     doing="",
@@ -1316,6 +1320,15 @@ def _written_at(folder: Path) -> float:
         return os.lstat(folder / LIVE_NAME).st_mtime
     except OSError:
         return 0.0
+
+
+def _n_answers(storage: Storage, folder: Path) -> int:
+    """Return how many answers of a model the conversation of a sub-agent has; 0 if it cannot be read."""
+    with contextlib.suppress(OSError):
+        index = scan_world_line(storage, folder, 0)
+        kinds = index.kinds(0, index.n_messages)
+        return kinds.count(MessageKind.ANSWER) + kinds.count(MessageKind.WORDS)
+    return 0
 
 
 def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:

@@ -253,12 +253,13 @@ async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
         assert on.soul.agents is not None
         (one,) = on.soul.agents.states
         assert (one.state, one.why) == ("paused", "kimi-tui ended before the sub-agent was done.")
+        assert one.step == 1
         on.server.script(say("Found nothing."), say("So be it."))
         await on.soul.resume()
         assert "Found nothing." in result(on)
         assert "First I list." in str(on.sent(-2))
         ended = on.soul.agents.state("explore-1")
-        assert ended.state == "done"
+        assert (ended.state, ended.step) == ("done", 2)
         assert 0 <= ended.ended_at - ended.began_at < 60
         await on.reopen()
         assert on.soul.agents is not None
@@ -526,13 +527,13 @@ async def test_a_fork_has_its_own(tmp_path: Path) -> None:
         (
             {"state": "stopped", "why": "You refused what it asked for."},
             "",
-            "general-1, 0 steps. The user refused what it asked for. It had said nothing yet.",
+            "general-1, 0 steps. The user refused what it asked for. It had not answered yet.",
             "stopped, 0 steps, 0 tokens",
         ),
         (
             {"state": "stopped"},
             "so far",
-            "general-1, 0 steps. It was stopped. Its last words follow.",
+            "general-1, 0 steps. It was stopped. Its last message follows.",
             "stopped, 0 steps, 0 tokens",
         ),
     ],

@@ -98,7 +98,7 @@ def _curve(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
     return (
         (f"{low}{middle}{high}", "tokens in the context at each checkpoint"),
         (glyphs.freed * 3, "the size at which the context is compacted, or its limit"),
-        (f"{glyphs.up} 262k", "the size of the context window, when it is above the chart"),
+        (f"{glyphs.up} 262k", "the context window in tokens, when it is above the chart"),
         (
             f"{glyphs.dmail} {glyphs.compaction} {glyphs.turn}",
             "below the curve: a D-Mail, a compaction, now",
