@@ -167,6 +167,28 @@ class _Painted(PaintWatch):
 
 
 _comes_early = WorldLineViewer.comes_early
+_KEY_TIMES = {
+    RewindScreen: "QUIET_S",
+    LetterRun: "DEBOUNCE_S",
+    WorldLineViewer: "QUIET_S",
+    BesideViewer: "QUIET_S",
+    TextDialog: "QUIET_S",
+    SeenQuestion: "QUIET_S",
+}
+_USUAL = [getattr(owner, name) for owner, name in _KEY_TIMES.items()]
+
+
+def changed_key_times() -> list[str]:
+    """Return the times of keys that a test has left changed for those behind it.
+
+    `monkeypatch` does so where it is used within `keys_count`: what it restores in the end is what that had put there.
+    A test assigns them, as `keys_count` restores all.
+    """
+    return [
+        f"{owner.__name__}.{name}"
+        for (owner, name), usual in zip(_KEY_TIMES.items(), _USUAL, strict=True)
+        if getattr(owner, name) != usual
+    ]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,8 @@ def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
     is_exhaustive = request.config.getoption("hypothesis_profile") == "exhaustive"
     with drawn.every_frame(is_exhaustive or "session" in request.fixturenames):
         yield
+    if (screens := sys.modules.get("support.screens")) is not None:
+        assert not (changed := screens.changed_key_times()), changed
     assert not held_up, "the event loop was held up:\n" + "\n".join(held_up)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.still_screen import still_screen
 
+from kimi_tui.tui.dialogs import text_dialog
 from kimi_tui.tui.dialogs.text_dialog import (
     Drafting,
     TextDialog,
@@ -72,14 +73,12 @@ async def test_a_fault_while_the_model_drafts_is_told_and_one_can_write_on(
 
 
 @pytest.mark.exhaustive
-async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(tmp_path: Path) -> None:
     question = QUESTION._replace(kind="compaction", may_be_empty=True, low=True)
     async with still_screen(tmp_path) as one:
         answers: list[str | None] = []
-        monkeypatch.setattr("kimi_tui.tui.dialogs.text_dialog.PaintWatch", PaintWatch)
-        monkeypatch.setattr(TextDialog, "QUIET_S", 600.0)
+        text_dialog.PaintWatch = PaintWatch
+        TextDialog.QUIET_S = 600.0
         page = TextDialog(question)
         one.app.push_screen(page, answers.append)
         await one.until(lambda: page.area.has_focus)
@@ -88,7 +87,7 @@ async def test_an_enter_that_nobody_meant_for_it_compacts_nothing(
         await one.sees("The key was pressed too early; press it again.")
         assert answers == []
         # This imitates keys that were typed while the program was stopped.
-        monkeypatch.setattr(TextDialog, "QUIET_S", 0.2)
+        TextDialog.QUIET_S = 0.2
         await asyncio.sleep(0.3)
         page.ignore_early_keys()
         await one.pilot.press("enter")

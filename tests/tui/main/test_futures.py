@@ -113,7 +113,7 @@ async def test_one_is_read_live_steered_and_stopped(
         await one.until(lambda: one.screen.is_current)
         # What is typed here is for this future, and is asked about before it is sent.
         typed = "use a set and keep it small"
-        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 30.0)
+        LetterRun.DEBOUNCE_S = 30.0
         await one.pilot.press(*("space" if letter == " " else letter for letter in typed))
         await one.until(lambda: isinstance(one.app.screen, TextDialog))
         dialog = one.app.screen
@@ -122,7 +122,7 @@ async def test_one_is_read_live_steered_and_stopped(
         assert sum(isinstance(each, TextDialog) for each in one.app.screen_stack) == 1
         await one.pilot.press("escape")
         await one.until(lambda: one.screen.is_current)
-        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 0.0)
+        LetterRun.DEBOUNCE_S = 0.0
         assert one.screen.prompt.area.text == ""
         await one.sees("stop it")
         await one.pilot.press("x")

@@ -552,9 +552,7 @@ async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_n
 
 
 @pytest.mark.exhaustive
-async def test_an_enter_that_ends_prose_sends_no_dmail(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_enter_that_ends_prose_sends_no_dmail(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=FOR_EVER_S) as (one, server):
         before = facts(one, server)
         one.screen.bench.start(rewind.dmail(one.screen.parts, "2"))
@@ -565,7 +563,7 @@ async def test_an_enter_that_ends_prose_sends_no_dmail(
         await one.pilot.press("enter")
         await one.sees("The key was pressed too early")
         assert facts(one, server) == before
-        monkeypatch.setattr(TextDialog, "QUIET_S", 0.0)
+        TextDialog.QUIET_S = 0.0
         await one.pilot.press("enter")
         await one.sees("Your D-Mail is at #2")
 
