@@ -113,7 +113,9 @@ def _results(body: dict[str, Any]) -> int:
 
 
 def _read(n: int) -> dict[str, Any]:
-    function = {"name": "ReadFile", "arguments": json.dumps({"path": NOTES})}
+    # The program asks about a call that is made three times in a row, so every other one begins a line later.
+    arguments = json.dumps({"path": NOTES, "offset": n % 2 + 1})
+    function = {"name": "ReadFile", "arguments": arguments}
     return {"tool_calls": [{"index": 0, "id": f"c{n}", "type": "function", "function": function}]}
 
 

@@ -27,7 +27,7 @@ from bench.ready import READY  # noqa: E402
 from bench.table import Bar, Goal  # noqa: E402
 
 _KEY = "\N{CYRILLIC SMALL LETTER YA}"
-_BACK = b"your message is back"
+_BACK = b"edit your message in the prompt"
 _NOBODY = "http://127.0.0.1:9/v1"
 _PREVIEWED = b"Rewind to #"
 _LONGEST = 70_000

@@ -259,7 +259,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         "D-Mails and summaries",
         "dmail",
         (
-            (("dmail.draft",), "let the model draft"),
+            (("dmail.draft",), "ask the model for a draft"),
             (("dmail.cancel",), "cancel the D-Mail"),
             (("summary.leave",), "close the summary"),
         ),

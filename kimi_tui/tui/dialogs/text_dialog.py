@@ -82,7 +82,7 @@ def dialog_keys(
     if drafting:
         return (("Esc", "stop the draft"),)
     # These words are short, and come before the keys of every editor: in a narrow terminal nothing else would mention them.
-    draft = (("Ctrl+L", "let the model draft"),) if can_draft else ()
+    draft = (("Ctrl+L", "ask for a draft"),) if can_draft else ()
     more = () if question.low or not line_break else ((line_break, "new line"),)
     return (("Enter", question.verb), *draft, *more, ("Esc", "cancel"))
 

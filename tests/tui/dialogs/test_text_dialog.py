@@ -51,7 +51,7 @@ def test_while_the_model_drafts_only_that_can_be_stopped() -> None:
 async def test_in_a_narrow_terminal_the_draft_and_the_way_out_are_named(tmp_path: Path) -> None:
     async with still_screen(tmp_path, size=(60, 20)) as one:
         one.app.push_screen(TextDialog(QUESTION, Drafting(draft, stop)))
-        shown = await one.sees("Ctrl+L let the model draft")
+        shown = await one.sees("Ctrl+L ask for a draft")
         assert "Enter send" in shown
         assert "Esc cancel" in shown
 
