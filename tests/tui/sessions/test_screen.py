@@ -109,7 +109,9 @@ async def test_found_by_what_was_said_and_gone_on_with(home: Path) -> None:
         await one.screen.conversation.close()
 
 
-async def test_renamed_put_away_and_thrown_away(home: Path) -> None:
+async def test_renamed_put_away_and_thrown_away(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with listed(home) as (one, screen):
         await one.pilot.press("down")
         await one.until(lambda: screen.list.chosen is not None)
@@ -148,19 +150,20 @@ async def test_renamed_put_away_and_thrown_away(home: Path) -> None:
         await one.pilot.press("d", "y")
         await one.sees("Delete Tests?  The key was pressed too early; press it again.")
         assert row.folder.exists()
-        SeenQuestion.QUIET_S = 60.0
+        monkeypatch.setattr(SeenQuestion, "QUIET_S", 60.0)
         await one.pilot.press("escape", "d")
         await one.sees("Delete Tests?")
         await one.pilot.press("y")
         assert row.folder.exists()
-        SeenQuestion.QUIET_S = 0.0
+        monkeypatch.setattr(SeenQuestion, "QUIET_S", 0.0)
         await one.pilot.press("escape", "d")
         await one.until(lambda: screen.seen.is_open)
         # Nor is a word that begins with the letter.
-        LetterRun.DEBOUNCE_S = 60.0
-        await one.pilot.press("y", "e", "s")
+        with monkeypatch.context() as slow:
+            slow.setattr(LetterRun, "DEBOUNCE_S", 60.0)
+            await one.pilot.press("y", "e", "s")
         assert row.folder.exists()
-        LetterRun.DEBOUNCE_S = 0.0
+        monkeypatch.setattr(LetterRun, "DEBOUNCE_S", 0.0)
         await one.pilot.press("y")
         await one.sees("Deleted Tests.")
         assert not row.folder.exists()
