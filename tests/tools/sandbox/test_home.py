@@ -35,7 +35,7 @@ cat /proc/self/mountinfo /proc/1/mountinfo /proc/[0-9]*/cmdline /proc/keys 2> /d
 """
 CANARY = "not-for-commands"
 OF_SETTINGS = {
-    ".npmrc": "registry=https://registry.npmjs.org/\n//registry.npmjs.org/:_authToken={0}\n",
+    ".npmrc": "registry=https://npm.example.org/\n//npm.example.org/:_authToken={0}\n",
     ".yarnrc.yml": "nodeLinker: node-modules\nnpmAuthToken: {0}\n",
     ".curlrc": 'silent\nuser = "me:{0}"\n',
     ".wgetrc": "timeout = 10\nhttp_password = {0}\n",
@@ -66,7 +66,7 @@ NAMES_SHOWN = {
     ".opam/github-token",
 }
 SHOWN = [
-    "registry=https://registry.npmjs.org/",
+    "registry=https://npm.example.org/",
     "nodeLinker: node-modules",
     "name = Me",
     "st = status",
