@@ -322,7 +322,7 @@ class AgentAnswer:
         facts = call.facts
         output = shortened(facts.text(), MOST_OUTPUT)
         failed, brief = facts.status == "failed", ""
-        # What a call that failed was to change is no change.
+        # A call that failed has changed nothing, whatever it was to change.
         effects: list[Effect] = [] if failed else [*facts.edits(self._work_dir)]
         if call.look.name == "Shell":
             code = facts.exit_code

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
-from kimi_tui.base_url import host_of, is_near
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.futures.orders import (
@@ -27,7 +26,7 @@ from kimi_tui.futures.orders import (
     kind_record,
     question_of,
 )
-from kimi_tui.futures.planning import Planner, facts_record
+from kimi_tui.futures.planning import Planner, facts_record, n_at_once
 from kimi_tui.futures.process import FutureProcess, StartServer
 from kimi_tui.futures.set_files import SetFiles, free_ports, move_to
 from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
@@ -158,11 +157,8 @@ class CopySet:
     # -- whose request leaves next ---------------------------------------------------------------
 
     def _n_at_once(self, url: str) -> int:
-        for provider in self._launch.config.providers.values():
-            if provider.base_url == url and provider.max_parallel:
-                return provider.max_parallel
-        is_small = self._is_one_at_a_time or is_near(host_of(url))
-        return 1 if is_small else max(1, self._soul.agents_config.parallel)
+        usual = max(1, self._soul.agents_config.parallel)
+        return n_at_once(self._launch, self._is_one_at_a_time, url, usual)
 
     def _go(self, key: str) -> None:
         self._copies[key].go()
@@ -354,9 +350,12 @@ class _Copy:
 def _choice(made: Mapping[str, Any]) -> dict[str, Any]:
     """Return the model as the fields of a `ModelChoice`."""
     facts = {name: made[name] for name in ModelChoice._fields if name in made}
-    for name in ("capabilities",):
-        facts[name] = None if facts[name] is None else sorted(facts[name])
-    return {**facts, "headers": dict(facts["headers"])}
+    capabilities = facts["capabilities"]
+    return {
+        **facts,
+        "capabilities": None if capabilities is None else sorted(capabilities),
+        "headers": dict(facts["headers"]),
+    }
 
 
 def _moved_back(session: Session) -> None:

@@ -103,18 +103,19 @@ class Ground:
     is_confined: bool
 
 
-def n_at_once(launch: Launch, one_at_a_time: bool, url: str) -> int:
-    """Return how many requests of futures a server gets at once.
+def n_at_once(launch: Launch, one_at_a_time: bool, url: str, usual: int = AT_ONCE) -> int:
+    """Return how many requests of futures, or of copies of sub-agents, a server gets at once.
 
     Args:
         launch: the options, with the configuration.
         one_at_a_time: whether the server of the model in use is known to answer one after another.
         url: the URL of the server.
+        usual: how many it gets if it is elsewhere and nothing is configured.
     """
     for provider in launch.config.providers.values():
         if provider.base_url == url and provider.max_parallel:
             return provider.max_parallel
-    return 1 if one_at_a_time or is_near(host_of(url)) else AT_ONCE
+    return 1 if one_at_a_time or is_near(host_of(url)) else usual
 
 
 def facts_record(facts: ServerFacts | None) -> dict[str, object]:

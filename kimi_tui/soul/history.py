@@ -385,7 +385,7 @@ def fits(records: list[EventRecord], session: Session) -> bool:
                 lines.add(n)
             case _:
                 pass
-    # Of a line that came from elsewhere, such as a future, the record has the checkpoints, but not what was said at them.
+    # The record has only the checkpoints of a line that came from elsewhere, such as a future, and not what was said at them.
     if not told.issuperset(point.uid for point in points):
         return False
     # The record of a fork ends where the fork was made; lines that were left later are among its world lines all the same.

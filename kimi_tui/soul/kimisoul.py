@@ -278,7 +278,7 @@ class KimiSoul:
         self._seeing = seeing
         self._attachments = Attachments(self._tools, seeing)
         self._loop = self._made_loop(dmails)
-        # What the user says, and the end of a turn, is about the agent of a session alone.
+        # Hooks about the user's messages and the ends of turns are for the agent of a session alone.
         self._loop.hooks = None if is_beside else self.hooks
         if is_beside:
             # The words about a mode are for the agent of a session: they name tools that this one does not have.

@@ -159,7 +159,7 @@ class FirstTimeHints:
             case wire.SteerQueued(when="now") if self._in_turn:
                 self.happened("steered")
             case wire.SteerTaken() if self._visible == "steered":
-                # What it says of the message is over, whether the agent has read it or the user has it back.
+                # The hint is over, whether the agent has read the message or the user has it back.
                 self._hide()
             case wire.ToolResult(is_error=True, message=message) if IN_THE_WAY in message:
                 self.happened("refused")
