@@ -394,7 +394,7 @@ async def test_a_file_that_a_person_changes_meanwhile_stays_theirs(scene: Scene)
     assert await turn == "done"
     assert (work / "src" / "f1.py").read_text() == "by a person\n"
     assert (work / "alpha.md").exists()
-    assert "src/f1.py: changed in the work folder meanwhile" in results(scene)[1]
+    assert "src/f1.py: also changed in the work folder" in results(scene)[1]
     await soul.travel.rewind(Target(0), "restore")
     assert (work / "src" / "f1.py").read_text() == "by a person\n"
     assert (work / "src" / "f5.py").read_text() == "by a person, too\n"
