@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ async def test_esc_in_its_question_stops_it_and_esc_in_the_prompt_first_the_sub_
             calls([agent("look"), agent("look too")]),
             gate(0, say("Never.")),
             gate(0, say("Never.")),
-            say("Without them."),
+            gate(0, say("Without them.")),
         )
         await one.say("Write it")
         await one.sees("Sub-agent general-1: write the docs")
@@ -130,7 +131,15 @@ async def test_esc_in_its_question_stops_it_and_esc_in_the_prompt_first_the_sub_
         await one.until(lambda: len(one.screen.conversation.state.working_agents) == 2)
         await one.pilot.press("escape")
         await one.sees("Stopping 2 sub-agents. Press Esc again to stop the whole turn.")
+        notices = one.screen.bench.chat_pane.notices
+        assert notices is not None
+        await one.until(lambda: notices.board[-1].until != float("inf"))
+        passes = notices.board[-1].until
+        server.release()
         await one.idle()
+        # It is about the turn, and goes with that.
+        await one.until(lambda: "Press Esc again" not in one.text())
+        assert time.monotonic() < passes
         await one.sees("Without them.")
         assert [each.agent.state for each in cards(one) if each.agent] == ["stopped"] * 3
 
