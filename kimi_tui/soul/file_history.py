@@ -237,9 +237,7 @@ class FileHistory:
                 one if one.change == "skip" else replace(one, then=one.now, now=one.then)
                 for one in changes
             )
-        compared = await self.folder.run(
-            self._tracker.texts.compared_all, changes, _MOST_ROWS
-        )
+        compared = await self.folder.run(self._tracker.texts.compared_all, changes, _MOST_ROWS)
         files: list[FilePreview] = []
         for place, one in enumerate(plan.changes):
             diff = compared[place] if place < len(compared) else None
