@@ -412,7 +412,7 @@ def _parser() -> ArgumentParser:
     add(
         "--no-sandbox",
         action="store_true",
-        help="run commands without the sandbox; the mode sandboxed becomes ask, and allow all runs them without asking",
+        help="run commands without the sandbox; mode "sandboxed" becomes "ask", and "allow all" runs them without asking",
     )
     thinking = parser.add_mutually_exclusive_group()
     thinking.add_argument(
@@ -444,7 +444,7 @@ def _parser() -> ArgumentParser:
         type=speed,
         default=1.0,
         metavar="N",
-        help="with --demo: the speed, as a factor (default: 1)",
+        help="with --demo: the playback speed (default: 1)",
     )
     add("--version", action="store_true", help="print the version")
     from kimi_tui.headless.options import add_arguments

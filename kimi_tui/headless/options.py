@@ -114,7 +114,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--bare",
         action="store_true",
-        help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, run no hooks, and start no MCP servers",
+        help="read no AGENTS.md, CLAUDE.md, other instruction files or skills, run no hooks, and start no MCP servers",
     )
     add("--max-steps", type=whole_number, metavar="N", help="stop the turn after N steps")
     add(

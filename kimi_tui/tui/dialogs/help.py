@@ -154,7 +154,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             ),
             (("line.compare",), "compare this world line with the current one"),
             (("line.send",), "copy the selected message to the current world line"),
-            (("line.leave",), "close it and go back"),
+            (("line.leave",), "close the world line"),
         ),
     ),
     (
@@ -165,19 +165,19 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("future.message",), "send it a message; you can also just type"),
             (("future.stop",), "stop it; its finished steps are kept"),
             (("future.page",), "show all futures side by side"),
-            (("future.leave",), "close it and go back"),
+            (("future.leave",), "close the future"),
         ),
     ),
     (
         "Viewing a sub-agent",
         "subagent",
         (
-            (("subagent.next", "subagent.before"), "select the next, previous message"),
+            (("subagent.next", "subagent.before"), "select the next or previous message"),
             (("subagent.message",), "send it a message; you can also just type"),
             (("subagent.stop",), "stop only this sub-agent; the turn continues"),
             (("chat.preview",), "preview a rewind of the sub-agent to the selected step"),
             (("timeline",), "open its timeline"),
-            (("subagent.leave",), "close it and go back"),
+            (("subagent.leave",), "close the sub-agent's chat"),
         ),
     ),
     (
@@ -343,7 +343,7 @@ def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         (key_of("compact", keys), "compact the context"),
         (_listed("/", key_of("commands", keys)), "list the commands"),
         ("@  !  #", "attach; run; add to AGENTS.md"),
-        (key_of("legend", keys), "signs of timeline and gauge"),
+        (key_of("legend", keys), "signs of timeline and token gauge"),
         (key_of("quit", keys), "quit"),
         (
             _listed("?", key_of("help", keys)),
@@ -375,9 +375,9 @@ def _prompt(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         ),
         (
             key_of("history-back", keys),
-            "edit the queued message; else show the previous message that you sent",
+            "edit the queued message; else show the previous sent message",
         ),
-        (key_of("history-forward", keys), "show the message sent after that"),
+        (key_of("history-forward", keys), "show the next sent message"),
         (
             escape,
             "close the menu; stop the agent; twice in an empty prompt: choose a step to go back to",
@@ -464,8 +464,8 @@ _PROMPT_WORDS: Mapping[str, str] = {
     "complete": "complete a command or a path",
     "delete-or-quit": "delete the character; twice in an empty prompt: quit",
     "escape": "close the menu; stop the agent",
-    "history-back": "show the previous message that you sent",
-    "history-forward": "show the message sent after that",
+    "history-back": "show the previous sent message",
+    "history-forward": "show the next sent message",
     "interrupt": "copy the selection; stop the agent; twice: quit",
     "newline": "begin a new line",
     "page-down": "scroll the chat down",

@@ -61,9 +61,9 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
             "a future that is done; that failed or failed its check; that you stopped",
         ),
         (arrow, "this D-Mail created the world line below it"),
-        (glyphs.before, "messages from before a compaction, unseen by the model"),
+        (glyphs.before, "messages from before a compaction, which the model no longer sees"),
         (glyphs.bookmark, "a step that you named (key b)"),
-        (glyphs.pinned, "a pinned message: compactions keep it (key P)"),
+        (glyphs.pinned, "a pinned message: compactions and D-Mails keep it (key P)"),
         (glyphs.done, "in a /bisect search: the command passes here"),
         (glyphs.failed, "in a /bisect search: the command fails here"),
         (

@@ -372,7 +372,7 @@ async def test_an_empty_session_is_said_to_be_one(home: Path) -> None:
     app = replaying(home, name)
     async with app.run_test(size=(120, 40)) as pilot:
         await until_read(app, pilot)
-        await Desk(app, pilot).sees("This session has no recording.")
+        await Desk(app, pilot).sees("This session has no event log, so there is nothing to replay.")
         await pilot.press("space", "right", "left", "end", "home", "c")
         await Desk(app, pilot).sees("There is nothing to continue from")
 

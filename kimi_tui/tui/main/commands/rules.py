@@ -303,7 +303,7 @@ async def add_dir(main: MainParts, argument: str) -> None:
                 "Added folders",
                 partial(_folder_items, soul),
                 first=await _folder_items(soul),
-                empty="No folder was added. /add-dir DIR adds one for this run.",
+                empty="No folder was added. /add-dir DIR adds one until kimi-tui ends.",
             )
         )
         return

@@ -196,7 +196,7 @@ COMMANDS = CommandTable(
     Command(
         "pin",
         "Pin a message",
-        "Pin or unpin the message at checkpoint N; compaction keeps pinned ones.",
+        "Pin or unpin the message at checkpoint N; compactions and D-Mails keep it.",
         world_lines.pin,
         argument="N",
         values=_checkpoints,
@@ -325,7 +325,7 @@ COMMANDS = CommandTable(
     Command(
         "plan",
         "Plan first",
-        "Turn plan mode on or off. In it the agent changes nothing until you approve.",
+        "Turn plan mode on or off: the agent changes nothing until you approve its plan.",
         session.plan,
         argument="[on | off]",
         values=_one_of("on", "off"),
@@ -356,7 +356,7 @@ COMMANDS = CommandTable(
         "Show the MCP servers",
         "List the MCP servers and their tools; allow, restart or switch them off.",
         mcp.mcp,
-        argument="[allow | restart | login | on | off NAME]",
+        argument="[allow | revoke | restart | login | on | off NAME]",
         values=_one_of("allow", "restart", "login", "on", "off"),
         opens=True,
         needs="model",
@@ -408,7 +408,7 @@ COMMANDS = CommandTable(
     Command(
         "sandbox",
         "Show the sandbox",
-        "Show where commands can write; reset deletes their download caches.",
+        "Show where commands can write; reset deletes their private caches.",
         session.sandbox,
         argument="[reset]",
         values=_one_of("reset"),
@@ -482,9 +482,9 @@ COMMANDS = CommandTable(
     Command(
         "review",
         "Review the changes",
-        "Have the agent review the changes of the session, the turn or since BRANCH.",
+        "Have the agent review the changes of the session (default), turn or BRANCH.",
         changes.review,
-        argument="[turn | BRANCH]",
+        argument="[turn | session | BRANCH]",
         opens=True,
         values=_one_of("turn"),
         needs="model",
@@ -492,7 +492,7 @@ COMMANDS = CommandTable(
     Command(
         "commit",
         "Commit with git",
-        "Show what would be committed, have the message drafted, and commit it.",
+        "Show what would be committed, have the message drafted, and commit.",
         changes.commit,
         argument="[MESSAGE]",
         opens=True,
@@ -588,7 +588,7 @@ COMMANDS = CommandTable(
     Command(
         "theme",
         "Change the theme",
-        "Switch to the next theme, or to the one named.",
+        "Switch to the next theme, or to the one named (16: 16 colours).",
         view.theme,
         argument="[dark | light | 16 | NAME]",
         values=_one_of(*THEMES),
