@@ -51,7 +51,9 @@ COMMANDS: Mapping[str, EditorCommand] = {
         "Rewind to just before a checkpoint, and restore its files if you want",
         "N [restore-files | keep-files | files-only]",
     ),
-    "undo": EditorCommand("Undo the last rewind, switch, D-Mail (a note to the past), compaction or clear"),
+    "undo": EditorCommand(
+        "Undo the last rewind, switch, D-Mail (a note to the past), compaction or clear"
+    ),
     "redo": EditorCommand("Redo the last undo"),
     "checkpoints": EditorCommand("List the checkpoints of this conversation"),
     "worldlines": EditorCommand("List the other world lines (branches of this conversation)"),

@@ -196,7 +196,5 @@ def _unexpected(error: Exception) -> int:
 
     path = log_file()
     log_crash(path, error)
-    complain(
-        f"Something went wrong in the program ({type(error).__name__}). Details: {short(path)}"
-    )
+    complain(f"an internal error occurred ({type(error).__name__}). Details: {short(path)}")
     return FAILED

@@ -101,7 +101,7 @@ def _parser() -> CommandLineParser:
         dest="count",
         metavar="COUNT",
         type=partial(whole_number, most=_MOST),
-        help="the number of futures, at most 4 (default: one for each --message or --model, else 2)",
+        help="the number of futures, from 1 to 4 (default: one for each --message or --model, else 2)",
     )
     add(
         "--message",

@@ -82,7 +82,7 @@ _PATH_CHARS = 4_096
 
 TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
-    "model": "Model call failed",
+    "model": "Model request failed",
     "tools": "This model does not support tools",
     "steps": "The turn reached its limit of steps",
     "budget": "The turn reached its limit of tokens or cost",

@@ -688,7 +688,7 @@ class _FileEvents:
         self._publish_once(
             Notice(
                 "error",
-                f"The file snapshot failed: {type(error).__name__} in the program.",
+                f"The file snapshot failed because of an internal error ({type(error).__name__}).",
                 f"A rewind may be unable to restore some files. {log_words()}",
             )
         )

@@ -118,7 +118,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
                 ("timeline.read",),
                 "read the selected world line, or the chat as it was at the selected step",
             ),
-            (("timeline.bookmark",), "name a checkpoint or a world line"),
+            (("timeline.bookmark",), "bookmark a checkpoint, or name a world line"),
             (("timeline.pin",), "pin the message of the step, or unpin it"),
             (("timeline.undo", "timeline.redo"), "undo or redo"),
             (("timeline.filter",), "filter the steps"),
@@ -137,7 +137,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("preview.bring_back",), "restore the selected file, or skip it"),
             (
                 ("preview.line", "preview.line_before"),
-                "in the whole diff of a file: choose a line, and show who wrote it (blame)",
+                "in the full diff of a file: choose a line, and show who wrote it (blame)",
             ),
             (("preview.page_up", "preview.page_down"), "scroll the removed messages"),
             (("preview.cancel",), "close the preview; nothing changes"),
@@ -154,7 +154,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             ),
             (("line.compare",), "compare this world line with the current one"),
             (("line.send",), "copy the selected message to the current world line"),
-            (("line.leave",), "close the world line"),
+            (("line.leave",), "close this view"),
         ),
     ),
     (
@@ -165,7 +165,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("future.message",), "send it a message; you can also just type"),
             (("future.stop",), "stop it; its finished steps are kept"),
             (("future.page",), "show all futures side by side"),
-            (("future.leave",), "close the future"),
+            (("future.leave",), "close this view"),
         ),
     ),
     (
@@ -177,7 +177,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("subagent.stop",), "stop only this sub-agent; the turn continues"),
             (("chat.preview",), "preview a rewind of the sub-agent to the selected step"),
             (("timeline",), "open its timeline"),
-            (("subagent.leave",), "close the sub-agent's chat"),
+            (("subagent.leave",), "close this view"),
         ),
     ),
     (
@@ -251,7 +251,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
                 ("sessions.others",),
                 "list the sessions of other agents, such as Claude Code, to import one",
             ),
-            (("sessions.delete",), "move the session to the trash; you are asked first"),
+            (
+                ("sessions.delete",),
+                "delete the session, which moves it to the trash; you are asked first",
+            ),
             (("sessions.leave",), "close the list"),
         ),
     ),

@@ -769,7 +769,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             return
         self._doomed = row
         self.seen.ask()
-        self._ask(row, f"It stays in {self._catalog.trash} for 30 days.")
+        self._ask(row, f"It stays in {self._catalog.trash_words}.")
         self._update()
 
     def _ask(self, row: SessionRow, words: str) -> None:

@@ -536,7 +536,11 @@ def _edged(text: str, style: str, edge: Span, ground: str, room: LayoutRoom) -> 
 def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) -> Line:
     steps = counted(block.steps, "step")
     calls = block.tool_calls
-    folded = f"{counted(calls, 'tool call')} removed from the context" if calls else "Removed from the context"
+    folded = (
+        f"{counted(calls, 'tool call')} removed from the context"
+        if calls
+        else "Removed from the context"
+    )
     sign = "" if not block.folded else room.glyphs.minus if block.unfolded else "+"
     spans = [
         edge,

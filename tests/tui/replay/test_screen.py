@@ -498,7 +498,7 @@ async def test_from_the_timeline_into_a_fork(home: Path) -> None:
 # -- faults: told in a notice, and the replay can be used on
 
 
-FAULT = "Something went wrong in the program"
+FAULT = "kimi-tui had an internal error"
 
 
 async def broken(*_: object, **__: object) -> None:

@@ -33,7 +33,7 @@ INSTEAD = {
     "dmail": "Rewind with /rewind, then write a message.",
     "futures": "To try another way and keep this one, use /fork or /rewind.",
     "mcp": "/external-agent lists the MCP servers that it gets; to change yours, run kimi-tui mcp in a shell.",
-    "pin": "The agent compacts its context itself, whatever is pinned. /bookmark gives a checkpoint a name.",
+    "pin": "The agent compacts its context itself, whatever is pinned. /bookmark marks a checkpoint with a name.",
     "plan": "/mode lists the modes of the agent.",
     "review": _ASK,
     "skills": "The skills of the agent are in its own configuration.",
@@ -266,7 +266,7 @@ def _server_items(agent: ExternalSoul) -> Sequence[ListedItem]:
     told = f"{agent.name} starts it itself, with your permissions and outside the sandbox."
     group = "Your MCP servers"
     return [
-        *(ListedItem(Entry(name, "told", group=group), told) for name in offered.names),
+        *(ListedItem(Entry(name, "passed on", group=group), told) for name in offered.names),
         *(
             ListedItem(
                 Entry(name, "left out", group=group), f"{agent.name} does not get it: {why}."

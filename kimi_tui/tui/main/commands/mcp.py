@@ -253,9 +253,9 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
     if not is_off:
         items.append(
             ListedItem(
-                Entry("Switch it off", group=group),
+                Entry("Turn it off", group=group),
                 _about(row),
-                "switch off",
+                "turn off",
                 partial(_switched, servers, name, "", on=False),
             )
         )
@@ -279,7 +279,7 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
                     group="Tools",
                 ),
                 one.description or "It has no description.",
-                "switch off" if on else "switch on",
+                "turn off" if on else "turn on",
                 partial(_switched, servers, name, one.raw, on=not on),
             )
         )
@@ -375,7 +375,7 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         return
     if row.state not in ("asks", "off") and not row.is_withheld:
         main.bench.tell(
-            f"The MCP server {name} is allowed in this folder. /mcp off {name} stops it until you switch it on, and /mcp revoke {name} takes the permission back."
+            f"The MCP server {name} is allowed in this folder. /mcp off {name} stops it until you turn it on, and /mcp revoke {name} takes the permission back."
         )
         return
     if network is None or row.config.network is not None:
@@ -397,7 +397,7 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         await servers.allow(name, network=network)
     except OSError as error:
         main.bench.tell(
-            f"The permission could not be stored: {error.strerror or error}.", level="warning"
+            f"The permission could not be saved: {error.strerror or error}.", level="warning"
         )
         return
     main.bench.tell(_state_words(servers, name), advice=f"/mcp {name} shows its tools.")

@@ -296,7 +296,7 @@ COMMANDS = CommandTable(
     Command(
         "context",
         "Show the context",
-        "List what fills the context, in tokens: system prompt, notes, tools, messages.",
+        "List what fills the context, in tokens: system prompt, project notes, tools, messages.",
         session.context,
         opens=True,
         needs="model",
@@ -354,10 +354,10 @@ COMMANDS = CommandTable(
     Command(
         "mcp",
         "Show the MCP servers",
-        "List the MCP servers and their tools; allow, restart or switch them off.",
+        "List the MCP servers and their tools; allow, restart or turn them off.",
         mcp.mcp,
         argument="[allow | revoke | restart | login | on | off NAME]",
-        values=_one_of("allow", "restart", "login", "on", "off"),
+        values=_one_of("allow", "revoke", "restart", "login", "on", "off"),
         opens=True,
         needs="model",
     ),
@@ -482,11 +482,11 @@ COMMANDS = CommandTable(
     Command(
         "review",
         "Review the changes",
-        "Have the agent review the changes of the session (default), turn or BRANCH.",
+        "Let the agent review changes of the session (default), turn or since BRANCH.",
         changes.review,
         argument="[turn | session | BRANCH]",
         opens=True,
-        values=_one_of("turn"),
+        values=_one_of("turn", "session"),
         needs="model",
     ),
     Command(
