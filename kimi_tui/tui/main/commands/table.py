@@ -296,7 +296,7 @@ COMMANDS = CommandTable(
     Command(
         "context",
         "Show the context",
-        "List what fills the context, in tokens: system prompt, project notes, tools, messages.",
+        "List the tokens in the context: system prompt, project notes, tools, messages.",
         session.context,
         opens=True,
         needs="model",
