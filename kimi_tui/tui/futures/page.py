@@ -306,7 +306,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         one, here = self.chosen, self._files.focused_here
         take: Hint = ("s", "copy file to work folder" if here else "copy message to current")
         short: Hint = ("s", "copy file" if here else "copy")
-        end: list[Hint] = [("j", "switch to it")] if one.is_over else [("x", "stop")]
+        end: list[Hint] = [("j", "switch")] if one.is_over else [("x", "stop")]
         other: Hint = ("Tab", "messages" if here else "files")
         opinion: list[Hint] = (
             [("o", "opinion")] if self._opinion and self._shown.group.is_over else []

@@ -268,7 +268,7 @@ async def test_a_session_that_is_open_elsewhere_is_played_and_left_as_it_is(home
         await pilot.press("end", "home", "c")
         await Desk(app, pilot).sees("There is nothing to continue from")
         await pilot.press("right", "c")
-        await Desk(app, pilot).sees("No model is set up yet")
+        await Desk(app, pilot).sees("No model is configured")
         await pilot.press("escape")
     assert app.return_code == 0
     assert {path.name: path.read_bytes() for path in session.dir.iterdir()} == before
