@@ -415,7 +415,7 @@ class PreparedProcess:
         """Have what was set up ahead start a command; return None if nothing was, or not for this command."""
         with self._lock:
             ahead = self._ahead
-            if ahead is None or not (fits := ahead.fits(command)) and not _has_layer(command):
+            if ahead is None or (not (fits := ahead.fits(command)) and not _has_layer(command)):
                 return None
             # If it does not fit, the layer of caches that it has is for this command.
             self._ahead = None
