@@ -221,6 +221,11 @@ def set_up_ahead(words: Sequence[str], work_dir: str) -> None:
     _current().set_up_ahead(tuple(words), work_dir)
 
 
+def layers_held() -> contextlib.AbstractContextManager[object]:
+    """Return a context in which no other command in namespaces starts (`PreparedProcess.layers`)."""
+    return _current().layers
+
+
 def look_ahead() -> None:
     """Tell what was set up ahead that a command is about to come."""
     _current().look_ahead()
@@ -381,10 +386,17 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 class PreparedProcess:
-    """The prepared process of this program, started when it is needed. Commands may start in several threads at once."""
+    """The prepared process of this program, started when it is needed. Commands may start in several threads at once.
+
+    Attributes:
+        owner: the id of this program's process.
+        layers: held from the end of a command in namespaces until its layer of caches is free, and process 1 is set up for the
+            next one: that has to find the same layer.
+    """
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self.layers = threading.RLock()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
@@ -413,35 +425,42 @@ class PreparedProcess:
 
     def _begun_ahead(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have what was set up ahead start a command; return None if nothing was, or not for this command."""
-        with self._lock:
+        if kind_of(command.words) == b"S":
+            return None
+        with self.layers:
             ahead = self._ahead
-            if ahead is None or not (fits := ahead.fits(command)) and not _has_layer(command):
+            if ahead is None or (not (fits := ahead.fits(command)) and not _has_layer(command)):
                 return None
             # If it does not fit, the layer of caches that it has is for this command.
             self._ahead = None
-        if fits:
-            return ahead.begun(command, output)
-        ahead.end()
+            if fits:
+                return ahead.begun(command, output)
+            ahead.end()
         return None
 
     def set_up_ahead(self, words: tuple[str, ...], work_dir: str) -> None:
         """Have process 1 of a command's namespaces set up ahead, if none waits and the process runs."""
-        with contextlib.suppress(OSError), self._lock:
+        with contextlib.suppress(OSError), self.layers, self._lock:
             if self._ahead is None and self._channel is not None:
                 self._ahead = self._asked_ahead(self._channel, words, work_dir)
 
     def look_ahead(self) -> None:
         """Tell what was set up ahead that a command is about to come."""
-        with self._lock:
+        if not self.layers.acquire(blocking=False):
+            # It is being set up, and looks around for itself.
+            return
+        try:
             if self._ahead is not None:
                 self._ahead.look()
+        finally:
+            self.layers.release()
 
     def end_ahead(self) -> None:
         """End what was set up ahead, if it waits."""
-        with self._lock:
+        with self.layers:
             ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.end()
+            if ahead is not None:
+                ahead.end()
 
     def _asked_ahead(
         self, channel: socket.socket, words: tuple[str, ...], work_dir: str
@@ -571,9 +590,6 @@ class PreparedProcess:
     def _close(self) -> None:
         channel, self._channel = self._channel, None
         process, self._process = self._process, None
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.end()
         if channel is not None:
             channel.close()
         if process is not None:
