@@ -23,7 +23,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from kimi_tui.tools.supervisor import kind_of, preparing, request_of, supervised, told
+from kimi_tui.tools.supervisor import (
+    READY,
+    kind_of,
+    preparing,
+    request_of,
+    supervised,
+    told,
+)
 
 T = TypeVar("T")
 
@@ -150,6 +157,7 @@ class _Ahead:
     ) -> None:
         self._key = words, work_dir, stamps
         self._process, self._orders, self._reports = process, orders, reports
+        self._said = b""
 
     def fits(self, command: SupervisedCommand) -> bool:
         """Return whether it is set up for this command."""
@@ -165,19 +173,30 @@ class _Ahead:
         """Have it start a command; return None if something changed outside, or it has ended, in which case it starts nothing."""
         request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
         try:
-            socket.send_fds(self._orders, [b"C"], [request, output])
-            waiter = select.poll()
-            waiter.register(self._reports, select.POLLIN)
-            if waiter.poll(_ANSWER_S * 1000) and os.read(self._reports, 1) == b"R":
-                self._orders.send(b"G")
+            socket.send_fds(self._orders, [b"G"], [request, output])
+            if not self._said_ready(_ANSWER_S):
+                # After its end it cannot begin any more.
+                self._process.kill()
+                self._process.wait(_END_S)
+            if self._said_ready(0):
                 return Started(self._process, self._orders.detach(), self._reports)
-        except OSError:
-            # It has ended.
+        except (OSError, subprocess.TimeoutExpired):
+            # It has ended, or the kernel holds it up where it starts nothing.
             pass
         finally:
             os.close(request)
         self.end()
         return None
+
+    def _said_ready(self, timeout_s: float) -> bool:
+        """Wait until it says that it begins; return whether it does."""
+        waiter = select.poll()
+        waiter.register(self._reports, select.POLLIN)
+        while len(self._said) < len(READY) and waiter.poll(timeout_s * 1000):
+            if not (data := os.read(self._reports, len(READY) - len(self._said))):
+                break
+            self._said += data
+        return self._said == READY
 
     def end(self) -> None:
         """End it, and wait until what it held is free."""
