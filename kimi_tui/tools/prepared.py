@@ -23,7 +23,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from kimi_tui.tools.supervisor import kind_of, preparing, request_of, supervised, told
+from kimi_tui.tools.supervisor import (
+    READY,
+    kind_of,
+    preparing,
+    request_of,
+    supervised,
+    told,
+)
 
 T = TypeVar("T")
 
@@ -150,6 +157,7 @@ class _Ahead:
     ) -> None:
         self._key = words, work_dir, stamps
         self._process, self._orders, self._reports = process, orders, reports
+        self._said = b""
 
     def fits(self, command: SupervisedCommand) -> bool:
         """Return whether it is set up for this command."""
@@ -165,19 +173,30 @@ class _Ahead:
         """Have it start a command; return None if something changed outside, or it has ended, in which case it starts nothing."""
         request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
         try:
-            socket.send_fds(self._orders, [b"C"], [request, output])
-            waiter = select.poll()
-            waiter.register(self._reports, select.POLLIN)
-            if waiter.poll(_ANSWER_S * 1000) and os.read(self._reports, 1) == b"R":
-                self._orders.send(b"G")
+            socket.send_fds(self._orders, [b"G"], [request, output])
+            if not self._said_ready(_ANSWER_S):
+                # After its end it cannot begin any more.
+                self._process.kill()
+                self._process.wait(_END_S)
+            if self._said_ready(0):
                 return Started(self._process, self._orders.detach(), self._reports)
-        except OSError:
-            # It has ended.
+        except (OSError, subprocess.TimeoutExpired):
+            # It has ended, or the kernel holds it up where it starts nothing.
             pass
         finally:
             os.close(request)
         self.end()
         return None
+
+    def _said_ready(self, timeout_s: float) -> bool:
+        """Wait until it says that it begins; return whether it does."""
+        waiter = select.poll()
+        waiter.register(self._reports, select.POLLIN)
+        while len(self._said) < len(READY) and waiter.poll(timeout_s * 1000):
+            if not (data := os.read(self._reports, len(READY) - len(self._said))):
+                break
+            self._said += data
+        return self._said == READY
 
     def end(self) -> None:
         """End it, and wait until what it held is free."""
@@ -219,6 +238,11 @@ def set_up_ahead(words: Sequence[str], work_dir: str) -> None:
         work_dir: the folder in which that ran.
     """
     _current().set_up_ahead(tuple(words), work_dir)
+
+
+def layers_held() -> contextlib.AbstractContextManager[object]:
+    """Return a context in which no other command in namespaces starts (`PreparedProcess.layers`)."""
+    return _current().layers
 
 
 def look_ahead() -> None:
@@ -381,10 +405,17 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 class PreparedProcess:
-    """The prepared process of this program, started when it is needed. Commands may start in several threads at once."""
+    """The prepared process of this program, started when it is needed. Commands may start in several threads at once.
+
+    Attributes:
+        owner: the id of this program's process.
+        layers: held from the end of a command in namespaces until its layer of caches is free, and process 1 is set up for the
+            next one: that has to find the same layer.
+    """
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self.layers = threading.RLock()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
@@ -413,35 +444,42 @@ class PreparedProcess:
 
     def _begun_ahead(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have what was set up ahead start a command; return None if nothing was, or not for this command."""
-        with self._lock:
+        if kind_of(command.words) == b"S":
+            return None
+        with self.layers:
             ahead = self._ahead
             if ahead is None or (not (fits := ahead.fits(command)) and not _has_layer(command)):
                 return None
             # If it does not fit, the layer of caches that it has is for this command.
             self._ahead = None
-        if fits:
-            return ahead.begun(command, output)
-        ahead.end()
+            if fits:
+                return ahead.begun(command, output)
+            ahead.end()
         return None
 
     def set_up_ahead(self, words: tuple[str, ...], work_dir: str) -> None:
         """Have process 1 of a command's namespaces set up ahead, if none waits and the process runs."""
-        with contextlib.suppress(OSError), self._lock:
+        with contextlib.suppress(OSError), self.layers, self._lock:
             if self._ahead is None and self._channel is not None:
                 self._ahead = self._asked_ahead(self._channel, words, work_dir)
 
     def look_ahead(self) -> None:
         """Tell what was set up ahead that a command is about to come."""
-        with self._lock:
+        if not self.layers.acquire(blocking=False):
+            # It is being set up, and looks around for itself.
+            return
+        try:
             if self._ahead is not None:
                 self._ahead.look()
+        finally:
+            self.layers.release()
 
     def end_ahead(self) -> None:
         """End what was set up ahead, if it waits."""
-        with self._lock:
+        with self.layers:
             ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.end()
+            if ahead is not None:
+                ahead.end()
 
     def _asked_ahead(
         self, channel: socket.socket, words: tuple[str, ...], work_dir: str
@@ -571,9 +609,6 @@ class PreparedProcess:
     def _close(self) -> None:
         channel, self._channel = self._channel, None
         process, self._process = self._process, None
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.end()
         if channel is not None:
             channel.close()
         if process is not None:

@@ -30,7 +30,7 @@ from uuid import uuid4
 
 from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.prepared import SupervisedCommand, start_supervisor
+from kimi_tui.tools.prepared import SupervisedCommand, layers_held, start_supervisor
 from kimi_tui.tools.supervised import Supervised, marked
 
 
@@ -287,11 +287,12 @@ class RunningCommand:
                     result = self._started(lambda text: call_soon(loop, deliver, text))
             except Exception as error:
                 result = error
-            call_soon(loop, settle, result)
-            for process in self._to_reap:
-                process.reap()
-            if self._afterwards is not None:
-                self._afterwards()
+            with layers_held() if self._to_reap else contextlib.nullcontext():
+                call_soon(loop, settle, result)
+                for process in self._to_reap:
+                    process.reap()
+                if self._afterwards is not None:
+                    self._afterwards()
 
         # The thread is no daemon: the interpreter waits for it, so that no process of a command outlives the program.
         thread = threading.Thread(target=work, name="command", daemon=False)

@@ -58,6 +58,7 @@ class Supervised:
         self.at_end = self.is_left = False
         self._heard = b""
         self._exit: str | None = None
+        self._left: str | None = None
         self._others: list[int] | None = None
 
     def exit_code(self, timeout_s: float = 1.0) -> int | None:
@@ -84,8 +85,11 @@ class Supervised:
     def kill_all(self) -> int | None:
         """Kill everything that the program started; return the number of processes left, None if it is unknown."""
         others = self._listed()
-        self._order("K")
-        left = self._next_report("L", _KILL_WAIT_S)
+        left = self._next_report("L", 0) if self._is_confined else None
+        if left is None:
+            self._left = None
+            self._order("K")
+            left = self._next_report("L", _KILL_WAIT_S)
         if left is not None and self._is_confined:
             self.is_left = left == "0"
             return int(left)
@@ -142,8 +146,10 @@ class Supervised:
                 # After a failed start, the end of the process that tried is reported next; it is not the program's exit.
                 if text[:1] in ("X", "E") and self._exit is None:
                     self._exit = text
-                if text[:1] == "L" and wanted == "L":
-                    return text[2:]
+                if text[:1] == "L":
+                    self._left = text[2:]
+            if wanted == "L" and self._left is not None:
+                return self._left
             if wanted == "X" and self._exit is not None:
                 return self._exit
             waiter = select.poll()

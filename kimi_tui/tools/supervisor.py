@@ -15,7 +15,8 @@ it as an interpreter of its own: isolated, with two descriptors and one for the 
 (`sandbox/confine.py`; none: it is not confined). If the words were arguments, the command could read from them what is
 hidden. Orders are single characters: T (send SIGTERM to all), K (kill all), Q (exit, and leave the processes running), and
 before all others, if it was forked, G (go: start the command).
-Reports are lines: `E errno [why]` (not started), `X code` (the command ended), `L count` (processes left after a K).
+Reports are lines: `E errno [why]` (not started), `X code` (the command ended), `L count` (processes left after a K, or none without
+one: process 1 of namespaces ends when it is the last).
 
 A command may still wait for the start of an interpreter. So this module imports only `confine` from the package, and from the
 standard library the C modules below `signal` and `ctypes`, as importing these two would take as long as everything else.
@@ -51,11 +52,12 @@ _OF_NAMESPACES = (b"N", _ONLINE)
 _AHEAD_ONLINE = b"o"
 _AHEAD = (b"n", _AHEAD_ONLINE)
 """Requests for one that is set up before its command is known."""
-_READY = b"R"
+READY = b"R\n"
+"""The report of one that was set up ahead when its command has come."""
 _MOST_IDLE_MS = 60_000
 """Milliseconds for which one waits for its command: its mounts keep disks busy, and a layer of caches taken."""
-_FRESH_S = 0.1
-"""Seconds for which a look at the sockets outside counts; setting up a command takes no less after its look."""
+_FRESH_S = 0.02
+"""Seconds for which a look at the sockets outside counts; setting up a command takes about as long after its look."""
 
 
 _BEGIN = (
@@ -360,7 +362,9 @@ def _begin_first(
         held: object = None
         try:
             os.chdir(work_dir)
-            held = sys.modules["confine"].set_up_first(words, sockets, ids)
+            confine = sys.modules["confine"]
+            held = confine.set_up_first(words, confine.Sockets(sockets), ids)
+            os.close(sockets)
         except OSError as error:
             _set(_PR_SET_DUMPABLE, 0)
             _report_error(reports, error)
@@ -384,8 +388,8 @@ def _begin_ahead(
     """Be process 1 of the namespaces of a command that is not known yet: set up, wait for it, and run its supervisor; does not return.
 
     It ends without a word if it cannot be set up, if no command comes, and as soon as something is mounted or unmounted outside.
-    V has it look whether a socket has appeared outside. C comes with the file of `request_of` and the command's output: if all
-    that was set up is as it was, it reports R, and else ends. Then it is a supervisor as any other, and waits for G.
+    V has it look whether a socket has appeared outside. G comes with the file of `request_of` and the command's output: if all
+    that was set up is as it was, it says so (`READY`) and is a supervisor as any other; else it ends, and has started nothing.
 
     Args:
         ids, sockets: as for `_begin_first`.
@@ -403,8 +407,8 @@ def _begin_ahead(
         _set(_PR_SET_DUMPABLE, 1)
         os.chdir(work_dir)
         channel = _socket.socket(fileno=orders)
+        looked_at = 0.0
         held, standing = sys.modules["confine"].set_up_ahead(words, sockets, ids)
-        looked_at = time.monotonic()
         poll = select.poll()
         poll.register(orders, select.POLLIN)
         poll.register(mounts, select.POLLPRI)
@@ -415,21 +419,19 @@ def _begin_ahead(
             if ready != [orders]:
                 return
             data, extra, _, _ = channel.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
-            if data not in (b"V", b"C"):
+            if data not in (b"V", b"G"):
                 return
-            is_fresh = data == b"C" and time.monotonic() - looked_at < _FRESH_S
-            if not is_fresh and not standing.has_same_sockets():
-                return
-            looked_at = time.monotonic()
+            if data == b"V" or time.monotonic() - looked_at > _FRESH_S:
+                looked_at = time.monotonic()
+                if not standing.has_same_sockets():
+                    return
             given = _numbers_in(extra)
         if len(given) != 2 or not standing.has_same_mounts() or poll.poll(0):
             return
         standing.close()
         os.close(mounts)
-        os.write(reports, _READY)
-        # Nothing is started for a program that has given up waiting, as it starts the command in another way.
-        if channel.recv(1) != b"G":
-            return
+        # The program that has given up waiting looks for this before it starts the command in another way.
+        os.write(reports, READY)
         mark, _, _, command, environ = _told_by(*given)
         environ[MARK_NAME.encode()] = mark
         os._exit(_main_of_first(channel.detach(), reports, held, command, environ))
@@ -480,12 +482,10 @@ def _main_of_first(
     poll.register(orders, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
     # The command may have ended before the first wait.
-    _reap(child, reports)
-    while True:
+    while _reap(child, reports):
         ready = [descriptor for descriptor, _ in poll.poll()]
         if wake_read in ready:
             os.read(wake_read, 4096)
-        _reap(child, reports)
         if orders not in ready:
             continue
         for order in os.read(orders, 16) or b"\0":
@@ -500,6 +500,9 @@ def _main_of_first(
                 # The program is gone; the kernel kills what is left when this process ends.
                 _end_others(child, reports, wake_read, signal.SIGTERM, _GRACE_S)
                 return 0
+    # Nothing can come into this namespace any more, so there is nothing to be ordered.
+    _report(reports, "L 0")
+    return 0
 
 
 def _end_others(child: int, reports: int, wake: int, number: int, most_s: float) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 
@@ -26,6 +26,19 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def memory_of(pid: int) -> Iterator[bytes]:
+    """Yield the writable parts of a process's memory, each in one piece."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            place, rights, *_ = line.split()
+            if "w" not in rights:
+                continue
+            start, end = (int(one, 16) for one in place.split("-"))
+            with contextlib.suppress(OSError, ValueError, OverflowError):
+                memory.seek(start)
+                yield memory.read(end - start)
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.covered import search_sandbox, whole_sandbox
 from support.tool_env import Bench
-from support.watching import alive, until
+from support.watching import alive, memory_of, until
 
 from kimi_tui.tools import prepared
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
@@ -293,25 +293,13 @@ async def test_it_holds_nothing_of_a_session(own: prepared.PreparedProcess, tmp_
         "pipe",
         "socket",
     ]
-    found = [secret.encode() in part for part in _memory(pid)]
+    found = [secret.encode() in part for part in memory_of(pid)]
     assert found
     assert not any(found)
 
 
 def _environment(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
-
-
-def _memory(pid: int) -> Iterator[bytes]:
-    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            place, rights, *_ = line.split()
-            if "w" not in rights:
-                continue
-            start, end = (int(one, 16) for one in place.split("-"))
-            with contextlib.suppress(OSError, ValueError, OverflowError):
-                memory.seek(start)
-                yield memory.read(end - start)
 
 
 PROGRAM = """

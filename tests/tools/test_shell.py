@@ -450,7 +450,7 @@ async def test_a_report_of_no_form_is_none(bench: Bench, report: str) -> None:
 def test_reports_without_end_are_not_listened_to_for_longer() -> None:
     listening = object.__new__(supervised.Supervised)
     listening.reports = os.open("/dev/zero", os.O_RDONLY)
-    listening._heard, listening._exit = b"", None
+    listening._heard, listening._exit, listening._left = b"", None, None
     try:
         assert listening._next_report("L", 0.1) is None
         assert len(listening._heard) <= supervised._REPORT_BYTES

@@ -272,8 +272,10 @@ _KINDS = ("write", "keep", "pin", "hide", "socket", "empty", "show", "link", "to
 _OVER_KINDS = ("over", "lower", "upper")
 _READ_ONLY = "read-only"
 _OF_HOME = "mode=755,size=16m"
-_N_SOCKET_FIELDS, _AT_STATE, _CONNECTED = 7, 5, b"03"
-"""The fields of the kernel's list of sockets before the path, the one with the state, and the state of a connection."""
+_CONNECTIONS = ([b"0001", b"03"], [b"0005", b"03"])
+"""Types and states in the kernel's list of sockets: those of a connection. A socket of datagrams may have a peer and still take those
+of others.
+"""
 _OF_KEYS = ("/proc/keys", "/proc/key-users")
 """Files with the names of key rings, which the refused system calls would reveal too."""
 
@@ -347,14 +349,12 @@ def fork_first(online: bool) -> tuple[int, bool]:
     return _libc.syscall(clone, flags | _NEWUSER, None, None, None, None), True
 
 
-def set_up_first(
-    words: list[str], sockets_from: int, ids: "tuple[int, int] | None" = None
-) -> "Held":
+def set_up_first(words: list[str], seen: "Sockets", ids: "tuple[int, int] | None" = None) -> "Held":
     """Confine a process that `fork_first` made, up to `confine_command`, after which it can do no more than the command.
 
     Args:
         words: the words, with `level:full`.
-        sockets_from: a descriptor of the kernel's list of sockets (`/proc/net/unix`), opened outside the namespaces.
+        seen: the sockets outside.
         ids: the user and group outside, if it has a user namespace of its own.
 
     Raises:
@@ -365,7 +365,7 @@ def set_up_first(
     here = os.getcwd()
     if ids is not None:
         _map_user(*ids)
-    sockets = [*paths["socket"], *sockets_of_others(paths["write"], sockets_from)]
+    sockets = [*paths["socket"], *sockets_of_others(paths["write"], seen)]
     return _set_up(paths, said, sockets, here, own_user=ids is not None, abi=abi)
 
 
@@ -434,30 +434,25 @@ class Standing:
 
     Args:
         listed: a descriptor of the kernel's list of sockets outside.
+        seen: the sockets that were found before it was set up.
+
+    Raises:
+        OSError: the table of mounts cannot be read.
     """
 
-    def __init__(self, listed: int) -> None:
+    def __init__(self, listed: int, seen: "Sockets") -> None:
         self._listed = listed
-        self._sockets = _signs_of_sockets(listed)
-        self._table = -1
-        self._mounts = b""
-        self._top = 0
-
-    def begin(self) -> None:
-        """Note how everything stands; it is set up now.
-
-        Raises:
-            OSError: the table of mounts cannot be read.
-        """
         # One that was gone before it was covered, and comes back, is a new one.
-        self._sockets &= _signs_of_sockets(self._listed)
+        there = filter(os.path.lexists, seen.of_services)
+        self._bound, self._of_services = seen.bound, frozenset(there)
         self._table = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._mounts = _whole(self._table)
         self._top = os.stat("/").st_mtime_ns
 
     def has_same_sockets(self) -> bool:
         """Return whether no socket has appeared outside."""
-        return _signs_of_sockets(self._listed) <= self._sockets
+        now = Sockets(self._listed)
+        return now.bound <= self._bound and self._of_services.issuperset(now.of_services)
 
     def has_same_mounts(self) -> bool:
         """Return whether each mount still lies where it lay, over the same file, with the same file in it.
@@ -482,37 +477,22 @@ def _whole(descriptor: int) -> bytes:
     return b"".join(found)
 
 
-def _signs_of_sockets(listed: int) -> "set[bytes | str]":
-    """Return what differs if a socket is bound outside: the number and path of each, and the paths in `/run`.
-
-    Each connection to a socket of streams has its path as well; these come and go, and nothing connects to them.
-    """
-    signs: set[bytes | str] = {*_sockets_of_services("/run")}
-    for line in _whole(listed).split(b"\n"):
-        head, slash, path = line.partition(b" /")
-        fields = head.split()
-        if slash and len(fields) == _N_SOCKET_FIELDS and fields[_AT_STATE] != _CONNECTED:
-            signs.add(fields[-1] + slash + path)
-    return signs
-
-
 def set_up_ahead(
     words: list[str], sockets_from: int, ids: "tuple[int, int] | None"
 ) -> "tuple[Held, Standing]":
     """Confine a process that `fork_first` made completely, for a command that is not known yet.
 
     Args:
-        words, sockets_from, ids: as for `set_up_first`; the descriptor of the sockets stays open.
+        words, ids: as for `set_up_first`.
+        sockets_from: a descriptor of the kernel's list of sockets (`/proc/net/unix`), opened outside the namespaces.
 
     Raises:
         OSError: it is not completely confined; end it.
     """
-    standing = Standing(sockets_from)
-    os.lseek(sockets_from, 0, os.SEEK_SET)
-    held = set_up_first(words, os.dup(sockets_from), ids)
+    seen = Sockets(sockets_from)
+    held = set_up_first(words, seen, ids)
     confine_command(held)
-    standing.begin()
-    return held, standing
+    return held, Standing(sockets_from, seen)
 
 
 def confine_command(held: "Held") -> None:
@@ -1001,23 +981,47 @@ def _own_processes() -> None:
             _attach(tree, path)
 
 
-def sockets_of_others(writable: list[str], listed: "str | int" = "/proc/net/unix") -> list[str]:
-    """Return the paths of all bound Unix sockets: message bus, key agents, container engines. A program outside answers on each.
+class Sockets:
+    """The bound Unix sockets outside.
 
-    The kernel lists the sockets of this network namespace. `/run` is searched too, because a service may have a network
-    namespace of its own.
+    Args:
+        listed: a descriptor of the kernel's list of the sockets of a network namespace, which stays open; None for this process's own.
+
+    Attributes:
+        bound: the numbers and paths of those in the kernel's list. Each connection to a socket of streams has its path as
+            well, but nothing connects to these, so they are left out.
+        of_services: the paths of those in `/run`, as a service may have a network namespace of its own.
+    """
+
+    def __init__(self, listed: int | None = None) -> None:
+        own = -1
+        try:
+            if listed is None:
+                listed = own = os.open("/proc/net/unix", os.O_RDONLY | os.O_CLOEXEC)
+            lines = _whole(listed).split(b"\n")
+        except OSError:
+            lines = []
+        if own >= 0:
+            os.close(own)
+        self.bound: set[tuple[bytes, bytes]] = set()
+        for line in lines:
+            head, slash, path = line.partition(b" /")
+            fields = head.split()
+            if slash and fields[4:6] not in _CONNECTIONS:
+                self.bound.add((fields[-1], b"/" + path))
+        self.of_services = [*_sockets_of_services("/run")]
+
+
+def sockets_of_others(writable: list[str], seen: "Sockets | None" = None) -> list[str]:
+    """Return the paths of all bound Unix sockets: message bus, key agents, container engines. A program outside answers on each.
 
     Args:
         writable: paths that may be written; elsewhere in `/tmp` a command sees nothing.
-        listed: the kernel's list, or its descriptor, which is closed.
+        seen: the sockets; None for those of this process's network namespace.
     """
-    try:
-        with open(listed, "rb") as file:
-            lines = file.read().decode(errors="surrogateescape").split("\n")
-    except OSError:
-        return []
-    names = {line[at:] for line in lines if (at := line.find(" /") + 1)}
-    real = {*_real_names(names), *_sockets_of_services("/run")}
+    seen = seen or Sockets()
+    names = {path.decode(errors="surrogateescape") for _, path in seen.bound}
+    real = {*_real_names(names), *seen.of_services}
     return sorted(name for name in real if not name.startswith("/tmp/") or _below(name, writable))
 
 

@@ -644,7 +644,8 @@ def _trouble(confined: Confined, work: Path) -> str:
         process = started.process
         try:
             said = _read_pipe(output, deadline).strip()
-            os.write(started.orders, b"KQ")
+            with contextlib.suppress(BrokenPipeError):
+                os.write(started.orders, b"KQ")
             report = _read_pipe(started.reports, deadline)
             process.wait(max(deadline - time.monotonic(), 0))
         except (TimeoutError, subprocess.TimeoutExpired):

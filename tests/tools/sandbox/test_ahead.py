@@ -1,0 +1,435 @@
+"""Process 1 that is set up before its command is known: what changes between the two, and what others can do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from support.covered import whole_sandbox
+from support.watching import alive, memory_of, until
+
+from kimi_tui.tools import prepared, supervisor
+from kimi_tui.tools.process import ProcessEnd, RunningCommand
+from kimi_tui.tools.sandbox.layers import folder_of
+from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a prepared process")
+HERE = Path(__file__).parent
+STATE = """
+umask; ulimit -a; pwd; env | sort; locale 2>/dev/null | sort
+ls /proc/self/fd /dev/shm; cut -d' ' -f5- /proc/self/mountinfo | sed 's/ [0-9]*:[0-9]* / /; s/lowerdir=.*//'; cat /proc/net/dev | wc -l
+grep -E '^(Sig(Blk|Ign|Cgt)|Umask|NoNewPrivs|Seccomp|Threads|CapEff|CapBnd|Groups|Uid|Gid):' /proc/self/status
+read -r line && echo read; cat /proc/self/oom_score_adj; nice; echo $PPID
+ps -o sid= -p $$ | tr -d ' ' | grep -qx $$ && echo leads its session
+"""
+
+
+class Ahead:
+    """A sandbox whose commands leave a process 1 behind them for the next one; it tells which commands used it."""
+
+    def __init__(self, sandbox: Sandbox, top: Path, own: prepared.PreparedProcess) -> None:
+        self.sandbox, self.work, self.home, self.own = sandbox, top / "work", top / "home", own
+        self.used: list[bool] = []
+
+    def made(self, script: str, *, network: bool = False, writes: bool = True) -> Confined:
+        shell = ["/bin/bash", "--noprofile", "--norc", "-c", script]
+        return self.sandbox.confined(shell, self.work, network=network, writes=writes)
+
+    def running(
+        self, confined: Confined, environ: Mapping[str, str] | None = None
+    ) -> RunningCommand:
+        return RunningCommand(
+            confined.argv,
+            work_dir=self.work,
+            environ={**confined.environ, **(environ or {})},
+            timeout_s=50,
+            on_output=lambda _: None,
+            confined_to=confined.words,
+            ends_all=True,
+            afterwards=lambda: prepared.set_up_ahead(confined.words, str(self.work)),
+        )
+
+    async def ended(self, script: str, *, network: bool = False, writes: bool = True) -> ProcessEnd:
+        """Run a command to its end, and until there is a process 1 for the next one."""
+        confined = await asyncio.to_thread(self.made, script, network=network, writes=writes)
+        end = await self.running(confined).run()
+        await self.is_ready()
+        return end
+
+    async def is_ready(self) -> None:
+        """Wait until there is a process 1 for the next command, and waits."""
+        assert await until(lambda: self.own._ahead is not None)
+        waiting = Path(f"/proc/{self.pid}/status")
+
+        def is_ready() -> bool:
+            try:
+                told = waiting.read_text()
+            except OSError:
+                return True
+            return "Seccomp:\t2" in told and "(sleeping)" in told
+
+        assert await until(is_ready)
+
+    async def said(self, script: str, *, network: bool = False, writes: bool = True) -> str:
+        return (await self.ended(script, network=network, writes=writes)).output.text
+
+    @property
+    def pid(self) -> int:
+        """The process that waits."""
+        waiting = self.own._ahead
+        assert waiting is not None
+        return waiting._process.pid
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
+    with tempfile.TemporaryDirectory(dir=HERE.parents[2], prefix=".sandbox-") as place:
+        top = Path(place)
+        os.chmod(top, 0o755)
+        for name in ("work/sub", "home/.cache/pip"):
+            (top / name).mkdir(parents=True)
+        for name in ("work/.env", "work/sub/.env"):
+            (top / name).write_text("TOKEN=first\n")
+        (top / "home/.cache/pip/entry").write_text("theirs\n")
+        found = whole_sandbox(HERE)
+        if found.backend != "full":
+            pytest.skip("there are no namespaces here: nothing was tried")
+        environ = {
+            **os.environ,
+            "HOME": str(top / "home"),
+            "KIMI_TUI_HOME": str(top / "home/.local/share/kimi-tui"),
+        }
+        before, prepared._processes[0] = prepared._processes[0], prepared.PreparedProcess()
+        sandbox = Sandbox("full", found.settings, environ)
+        made = Ahead(sandbox, top, prepared._processes[0])
+        begun = prepared._Ahead.begun
+
+        def noted(
+            waiting: prepared._Ahead, command: prepared.SupervisedCommand, output: int
+        ) -> prepared.Started | None:
+            started = begun(waiting, command, output)
+            made.used.append(started is not None)
+            return started
+
+        monkeypatch.setattr(prepared._Ahead, "begun", noted)
+        yield made
+        made.own.end_ahead()
+        made.own._close()
+        prepared._processes[0] = before
+        sandbox.remove_temporary()
+
+
+async def test_a_command_finds_what_it_would_without_it(ahead: Ahead) -> None:
+    first = await ahead.said(STATE)
+    second = await ahead.said(STATE)
+    assert ahead.used == [True]
+    lines = [
+        [one for one in said.split("\n") if "KIMI_TUI_COMMAND" not in one]
+        for said in (first, second)
+    ]
+    assert lines[0] == lines[1]
+    assert "leads its session" in second
+    # Each has its own mark, variables and folder for temporary files of the moment.
+    confined = ahead.made("echo $ODD; cat new; echo $KIMI_TUI_COMMAND; exit 3")
+    (ahead.work / "new").write_text("new\n")
+    running = ahead.running(confined, {"ODD": "a=b"})
+    end = await running.run()
+    assert (end.output.text, end.exit_code) == (f"a=b\nnew\n{running.mark}\n", 3)
+    assert ahead.used == [True, True]
+
+
+def replaced(ahead: Ahead) -> None:
+    (ahead.work / "saved").write_text("TOKEN=second\n")
+    os.rename(ahead.work / "saved", ahead.work / ".env")
+
+
+def made_anew(ahead: Ahead) -> None:
+    (ahead.work / ".env").unlink()
+    (ahead.work / ".env").write_text("TOKEN=second\n")
+
+
+def exchanged(ahead: Ahead) -> None:
+    (ahead.work / "other").write_text("TOKEN=second\n")
+    libc = ctypes.CDLL(None)
+    names = (os.fsencode(ahead.work / one) for one in ("other", ".env"))
+    first, second = names
+    assert libc.renameat2(-100, first, -100, second, 2) == 0
+
+
+def moved_above(ahead: Ahead) -> None:
+    os.rename(ahead.work / "sub", ahead.work / "sub2")
+    (ahead.work / "sub").mkdir()
+    (ahead.work / "sub/.env").write_text("TOKEN=second\n")
+
+
+def linked_above(ahead: Ahead) -> None:
+    os.rename(ahead.work / "sub", ahead.work / "sub2")
+    (ahead.work / "sub2/.env").write_text("TOKEN=second\n")
+    (ahead.work / "sub").symlink_to("sub2")
+
+
+def added(ahead: Ahead) -> None:
+    (ahead.work / ".env.local").write_text("TOKEN=second\n")
+
+
+def folder_replaced(ahead: Ahead) -> None:
+    os.rename(ahead.work, ahead.work.parent / "before")
+    (ahead.work / "sub").mkdir(parents=True)
+    for name in (".env", "sub/.env"):
+        (ahead.work / name).write_text("TOKEN=second\n")
+
+
+CHANGES = (replaced, made_anew, exchanged, moved_above, linked_above, added, folder_replaced)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_secret_that_changes_meanwhile_is_hidden_as_well(
+    ahead: Ahead, change: Callable[[Ahead], None]
+) -> None:
+    await ahead.said("true")
+    change(ahead)
+    said = await ahead.said("cat .env* sub/.env sub2/.env other 2> /dev/null; echo on; touch here")
+    # What was exchanged is no secret by its name any more; the new one is.
+    assert "second" not in said
+    assert said.endswith("on\n")
+    assert (ahead.work / "here").exists()
+    assert True not in ahead.used
+
+
+async def test_the_table_of_mounts_alone_tells_of_a_replaced_file(ahead: Ahead) -> None:
+    """The words are those from before the change, as if the policy had been made a moment earlier."""
+    await ahead.said("true")
+    confined = ahead.made("cat .env; echo on")
+    replaced(ahead)
+    end = await ahead.running(confined).run()
+    assert end.output.text.endswith("on\n")
+    assert "second" not in end.output.text
+    assert ahead.used == [False]
+
+
+async def test_a_socket_that_is_bound_meanwhile_is_covered(ahead: Ahead) -> None:
+    connects = (
+        "import socket; s = socket.socket(socket.AF_UNIX); s.connect('late'); print('reached')"
+    )
+    tries = f'{sys.executable} -S -c "{connects}" 2> /dev/null || echo no'
+    if "no" not in await ahead.said(tries):
+        pytest.skip("the interpreter cannot run in this sandbox")
+    with socket.socket(socket.AF_UNIX) as late:
+        late.bind(str(ahead.work / "late"))
+        late.listen()
+        assert await ahead.said(tries) == "no\n"
+        assert ahead.used == [False]
+        # It stands still now; connections to it are no new sockets.
+        with socket.socket(socket.AF_UNIX) as other:
+            other.connect(str(ahead.work / "late"))
+            taken, _ = late.accept()
+            assert await ahead.said(tries) == "no\n"
+            taken.close()
+        assert ahead.used == [False, True]
+        # The cover goes with the file that it lies over.
+        (ahead.work / "late").unlink()
+    with socket.socket(socket.AF_UNIX) as late:
+        late.bind(str(ahead.work / "late"))
+        late.listen()
+        assert await ahead.said(tries) == "no\n"
+        assert ahead.used == [False, True, False]
+
+
+async def test_one_that_was_looked_for_long_ago_is_looked_for_again(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared._Ahead, "look", lambda _: None)
+    await ahead.said("true")
+    waits_until = time.monotonic() + supervisor._FRESH_S
+    await until(lambda: time.monotonic() > waits_until)
+    with socket.socket(socket.AF_UNIX) as late:
+        late.bind(str(ahead.work / "late"))
+        late.listen()
+        assert await ahead.said("test -S late || echo covered") == "covered\n"
+    assert ahead.used == [False]
+
+
+async def test_the_mode_and_the_network_are_those_of_the_command(ahead: Ahead) -> None:
+    lists = "grep -c : /proc/net/dev; cat /proc/net/route | wc -l"
+    outside = subprocess.run(["/bin/sh", "-c", lists], capture_output=True, text=True, check=True)
+    assert await ahead.said(lists, network=True) == outside.stdout
+    assert await ahead.said(lists) == "1\n1\n"
+    assert await ahead.said(lists, network=True) == outside.stdout
+    assert "no" in await ahead.said("touch in-plan 2> /dev/null || echo no", writes=False)
+    assert not (ahead.work / "in-plan").exists()
+    assert await ahead.said("touch after && echo yes") == "yes\n"
+    assert ahead.used == []
+
+
+async def test_a_command_in_plan_mode_never_uses_one_that_may_write(ahead: Ahead) -> None:
+    await ahead.said("true", writes=False)
+    assert "no" in await ahead.said("touch in-plan 2> /dev/null || echo no", writes=False)
+    assert ahead.used == [True]
+    assert not (ahead.work / "in-plan").exists()
+
+
+async def test_caches_are_as_they_are_then_and_stay_in_one_layer(ahead: Ahead) -> None:
+    await ahead.said("echo one > ~/.cache/pip/mine")
+    (ahead.home / ".cache/pip/later").write_text("later\n")
+    said = await ahead.said("cd ~/.cache/pip; cat entry later mine; echo two > mine")
+    assert said == "theirs\nlater\none\n"
+    assert await ahead.said("cat ~/.cache/pip/mine") == "two\n"
+    assert ahead.used == [True, True]
+    os.rename(ahead.home / ".cache/pip", ahead.home / ".cache/old")
+    (ahead.home / ".cache/pip").mkdir()
+    (ahead.home / ".cache/pip/entry").write_text("new\n")
+    assert await ahead.said("cat ~/.cache/pip/entry ~/.cache/pip/mine") == "new\ntwo\n"
+    assert ahead.used == [True, True]
+    layers = folder_of(ahead.sandbox.environ, str(ahead.work))
+    assert [name for name in os.listdir(layers) if name.endswith(".lock")] == ["0.lock"]
+    assert not (ahead.home / ".cache/pip/mine").exists()
+    # What waits is no command that uses them.
+    assert not ahead.sandbox.reset(ahead.work).is_used
+
+
+async def test_it_is_confined_while_it_waits_and_holds_nothing(ahead: Ahead) -> None:
+    secret = "sk-" + "k7" * 20
+    first = await ahead.running(ahead.made("true"), {"KEY": secret}).run()
+    assert first.exit_code == 0
+    await ahead.is_ready()
+    told = Path(f"/proc/{ahead.pid}/status").read_text()
+    # A command in the sandbox has exactly these.
+    for line in (
+        await ahead.said("grep -E '^(NoNewPrivs|Seccomp|Cap...):' /proc/self/status")
+    ).split("\n"):
+        assert f"\n{line}" in told
+    if os.geteuid() != 0:
+        with pytest.raises(PermissionError):
+            Path(f"/proc/{ahead.pid}/environ").read_bytes()
+        return
+    assert Path(f"/proc/{ahead.pid}/environ").read_bytes() == b""
+    assert not any(secret.encode() in part for part in memory_of(ahead.pid))
+
+
+async def test_others_in_a_sandbox_neither_see_nor_reach_it(ahead: Ahead) -> None:
+    await ahead.said("true")
+    waiting = ahead.pid
+    # Another command, in a sandbox of its own, does what it can; it has another policy, so it does not use what waits.
+    tries = f"kill -9 {waiting}; kill -9 -1; ls -d /proc/{waiting} /proc/[0-9]*/root; cat /proc/{waiting}/mem"
+    confined = ahead.made(tries, writes=False)
+    running = RunningCommand(
+        confined.argv,
+        work_dir=ahead.work,
+        environ=confined.environ,
+        timeout_s=50,
+        on_output=lambda _: None,
+        confined_to=confined.words,
+        ends_all=True,
+    )
+    await running.run()
+    assert alive(waiting)
+    assert await ahead.said("echo on") == "on\n"
+    assert ahead.used == [True]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+async def test_one_that_is_dead_or_mute_starts_nothing(
+    ahead: Ahead, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ahead.said("true")
+    waiting = ahead.pid
+    os.kill(waiting, how)
+    if how == signal.SIGKILL:
+        assert await until(lambda: not alive(waiting))
+    answer, take = prepared._ANSWER_S, prepared.PreparedProcess._begun_ahead
+
+    def impatient(*given: object) -> prepared.Started | None:
+        monkeypatch.setattr(prepared, "_ANSWER_S", 0.2)
+        try:
+            return take(*given)  # pyright: ignore[reportArgumentType]
+        finally:
+            monkeypatch.setattr(prepared, "_ANSWER_S", answer)
+
+    monkeypatch.setattr(prepared.PreparedProcess, "_begun_ahead", impatient)
+    assert await ahead.said("echo ran >> log; cat log") == "ran\n"
+    assert not alive(waiting)
+    assert ahead.used == [False]
+
+
+async def test_two_at_once_share_nothing(ahead: Ahead) -> None:
+    await ahead.said("true")
+    ends = await asyncio.gather(*(ahead.ended(f"echo {n}; echo $PPID") for n in range(4)))
+    assert [end.output.text for end in ends] == [f"{n}\n1\n" for n in range(4)]
+    assert ahead.used.count(True) >= 1
+
+
+async def test_it_ends_when_something_is_mounted_outside(ahead: Ahead) -> None:
+    await ahead.said("true")
+    waiting = ahead.pid
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = os.fsencode(ahead.work / "sub")
+    if libc.mount(b"tmpfs", place, b"tmpfs", 0, b"size=4k") < 0:
+        pytest.skip("only root mounts")
+    try:
+        assert await until(lambda: not alive(waiting))
+        (ahead.work / "sub/mounted").write_text("seen\n")
+        assert await ahead.said("cat sub/mounted") == "seen\n"
+    finally:
+        libc.umount2(place, 2)
+    assert True not in ahead.used
+
+
+async def test_it_ends_where_no_command_comes(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patched = supervisor._PREPARE.replace(
+        "supervisor.prepare(", "supervisor._MOST_IDLE_MS = 50; supervisor.prepare("
+    )
+    monkeypatch.setattr(supervisor, "_PREPARE", patched)
+    await ahead.said("true")
+    waiting = ahead.pid
+    assert await until(lambda: not alive(waiting))
+    assert await ahead.said("echo on") == "on\n"
+    assert ahead.used == [False]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from kimi_tui.tools import prepared
+from kimi_tui.tools.process import RunningCommand
+from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxSettings
+import asyncio, os
+work = Path(sys.argv[1])
+sandbox = Sandbox("full", SandboxSettings(), os.environ)
+made = sandbox.confined(["/bin/true"], work)
+running = RunningCommand(made.argv, work_dir=work, environ=made.environ, timeout_s=50, on_output=lambda _: None,
+    confined_to=made.words, ends_all=True, afterwards=lambda: prepared.set_up_ahead(made.words, str(work)))
+asyncio.run(running.run())
+while prepared._processes[0]._ahead is None:
+    pass
+print(prepared._processes[0]._ahead._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["killed", "ended"])
+def test_it_ends_with_the_program(ahead: Ahead, how: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(ahead.work)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=dict(ahead.sandbox.environ),
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        waiting = int(program.stdout.readline())
+        assert alive(waiting)
+        if how == "killed":
+            program.kill()
+    assert asyncio.run(until(lambda: not alive(waiting)))
