@@ -11,6 +11,7 @@ import asyncio
 import os.path
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Literal
 from uuid import uuid4
@@ -1019,10 +1020,14 @@ class AgentLoop:
             conversation.ledger.prices.get(info.model) if info else None,
             [each.outcome.check_passed for each in done],
         )
-        places = {one.uid: one.id for one in conversation.context.checkpoints}
-        firing = self._rules.after_step(done, facts, places.__contains__)
+        # A rule seldom fires, so the checkpoints are gone through only then, the newest first.
+        newest_first = partial(reversed, conversation.context.checkpoints)
+        firing = self._rules.after_step(
+            done, facts, lambda uid: any(one.uid == uid for one in newest_first())
+        )
         if firing is not None:
-            conversation.wire.publish(fired(firing, places.get(firing.uid, point.id)))
+            there = (one.id for one in newest_first() if one.uid == firing.uid)
+            conversation.wire.publish(fired(firing, next(there, point.id)))
         return firing
 
     def _reminder(self, firing: Firing, done: Sequence[CallResult]) -> Message:
