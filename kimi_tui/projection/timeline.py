@@ -588,8 +588,11 @@ class TimelineModel:
         """Update token figures and world lines by an event; return the edit of the live line, None if there is none."""
         self.changed = self.lines.operated(event, at)
         edit = self.changed.edit
-        # A compaction renumbers and replaces checkpoints; any other operation leaves those before its target as they are.
-        self.peaks.cut(0 if edit is None or isinstance(event, CompactionEnd) else edit.kept)
+        if isinstance(event, CompactionEnd):
+            # It renumbers and replaces checkpoints; any other operation leaves those before its target as they are.
+            self.peaks.cut()
+        elif edit is not None:
+            self.peaks.cut(edit.kept)
         return edit
 
     def _reverted(self, event: ContextReverted, at: float) -> None:

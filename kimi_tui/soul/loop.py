@@ -11,7 +11,6 @@ import asyncio
 import os.path
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Literal
 from uuid import uuid4
@@ -1021,12 +1020,12 @@ class AgentLoop:
             [each.outcome.check_passed for each in done],
         )
         # A rule seldom fires, so the checkpoints are gone through only then, the newest first.
-        newest_first = partial(reversed, conversation.context.checkpoints)
+        points = conversation.context.checkpoints
         firing = self._rules.after_step(
-            done, facts, lambda uid: any(one.uid == uid for one in newest_first())
+            done, facts, lambda uid: any(one.uid == uid for one in reversed(points))
         )
         if firing is not None:
-            there = (one.id for one in newest_first() if one.uid == firing.uid)
+            there = (one.id for one in reversed(points) if one.uid == firing.uid)
             conversation.wire.publish(fired(firing, next(there, point.id)))
         return firing
 
