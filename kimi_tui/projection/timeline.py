@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import NamedTuple
 
 from kimi_tui.display_names import titled, unmarked
@@ -26,6 +25,7 @@ from kimi_tui.projection.timeline_tree import (
     Trial,
     WorldLineNode,
 )
+from kimi_tui.projection.token_peaks import TokenPeaks
 from kimi_tui.projection.tokens import Changed
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, LineEdit
@@ -249,6 +249,7 @@ class TimelineModel:
         bookmarks, pins: the marks by uid; a checkpoint gets its own when it is created.
         lines: the world lines and token figures of the session.
         changed: what the newest event changed of these.
+        peaks: the largest figures of the live line.
         futures: the futures that run, or ran, beside the current line, by their keys.
     """
 
@@ -272,8 +273,7 @@ class TimelineModel:
         self.per_step = 0
         self.revert: Revert | None = None
         self.is_revert_new = False
-        # The largest number of tokens among the first N live checkpoints, whose figures do not change any more: (N, tokens).
-        self._settled = (0, 0)
+        self.peaks = TokenPeaks()
         self._steps = StepTracker()
         self._last_cut: ContextReverted | None = None
         self._compaction: CheckpointNode | None = None
@@ -365,17 +365,13 @@ class TimelineModel:
         return True
 
     def most_tokens(self) -> int:
-        """The largest number of tokens before or after any checkpoint of the live line.
+        """The largest number of tokens before or after any checkpoint of the live line."""
+        return self.peaks.most(self.tree.live)
 
-        The result is cached, as it is read after every event: only the figures of the newest two checkpoints change without notice.
-        """
-        live = self.tree.live
-        n, most = self._settled
-        n_settled = max(n, len(live) - 2)
-        for one in live[n:n_settled]:
-            most = max(most, one.tokens, one.tokens_end)
-        self._settled = (n_settled, most)
-        return max(most, *(max(one.tokens, one.tokens_end) for one in live[n_settled:]), 0)
+    def settle(self) -> Generator[None]:
+        """Compute what a view of the whole timeline needs, as a generator that yields between small steps."""
+        yield from self.rows.settle()
+        yield from self.peaks.settle(self.tree.live)
 
     def _end_motion(self) -> bool:
         """Note that a text was streamed, which ends the animation of a revert."""
@@ -454,7 +450,7 @@ class TimelineModel:
             self._link(checkpoint)
         if self.lines.world_lines.add(event, checkpoint):
             checkpoint.index = 0
-            self._settled = (0, 0)
+            self.peaks.cut()
             self.tree.lay()
             self.rows.reset()
         else:
@@ -516,20 +512,35 @@ class TimelineModel:
             self._show_end(uid, more)
         if not changed.rows:
             return
-        head, uids, figures = self.tree.head, set(changed.rows), self.lines.figures
-        is_head = head is not None and uids == {head.uid}
-        if not is_head:
-            self._settled = (0, 0)
-        lines = (line.checkpoints for line in self.tree.lines.values())
-        for checkpoint in (head,) if is_head else chain(self.tree.live, *lines):
-            figure = figures.get(checkpoint.uid) if checkpoint is not None else None
-            if checkpoint is not None and figure is not None and checkpoint.uid in uids:
-                if checkpoint.tokens and not checkpoint.end_measured:
-                    # The growth of a step was estimated with the same scale as its beginning.
-                    end = checkpoint.tokens_end * figure.tokens / checkpoint.tokens
-                    checkpoint.tokens_end = round(end)
-                checkpoint.tokens, checkpoint.measured = figure.tokens, figure.measured
-                checkpoint.touch()
+        live, head, uids = self.tree.live, self.tree.head, set(changed.rows)
+        if head is not None and uids == {head.uid}:
+            self._show_figure(head)
+            return
+        # The figures that change are nearly always those of the newest checkpoints.
+        place, first, left = len(live), len(live), set(uids)
+        while left and place:
+            place -= 1
+            if live[place].uid in left:
+                left.discard(live[place].uid)
+                self._show_figure(live[place])
+                first = place
+        self.peaks.cut(first)
+        for line in self.tree.lines.values():
+            for checkpoint in line.checkpoints:
+                if checkpoint.uid in uids:
+                    self._show_figure(checkpoint)
+
+    def _show_figure(self, checkpoint: CheckpointNode) -> None:
+        """Update the row of a checkpoint whose token figure may have changed."""
+        figure = self.lines.figures.get(checkpoint.uid)
+        if figure is None:
+            return
+        if checkpoint.tokens and not checkpoint.end_measured:
+            # The growth of a step was estimated with the same scale as its beginning.
+            end = checkpoint.tokens_end * figure.tokens / checkpoint.tokens
+            checkpoint.tokens_end = round(end)
+        checkpoint.tokens, checkpoint.measured = figure.tokens, figure.measured
+        checkpoint.touch()
 
     def _show_end(self, uid: str, more: int) -> None:
         """Update the number of tokens that a D-Mail or a compaction left."""
@@ -575,9 +586,14 @@ class TimelineModel:
         self, event: ContextReverted | CompactionEnd | LineChanged, at: float
     ) -> LineEdit[CheckpointNode] | None:
         """Update token figures and world lines by an event; return the edit of the live line, None if there is none."""
-        self._settled = (0, 0)
         self.changed = self.lines.operated(event, at)
-        return self.changed.edit
+        edit = self.changed.edit
+        if isinstance(event, CompactionEnd):
+            # It renumbers and replaces checkpoints; any other operation leaves those before its target as they are.
+            self.peaks.cut()
+        elif edit is not None:
+            self.peaks.cut(edit.kept)
+        return edit
 
     def _reverted(self, event: ContextReverted, at: float) -> None:
         self._relabel(self._steps.settle(self.tree.head))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress, count
+from operator import is_not
 from typing import Any, TypeVar
 
 from kimi_tui.display_names import some_of
@@ -309,16 +311,14 @@ class Reverts:
             del kept[next(at_cut, len(kept)) :]
             while len(kept) > known.base and kept[-1].replaced:
                 del kept[-1]
-        kept = [_recalled(block) for block in kept]
+        kept = [_recalled(one) if isinstance(one, ToolBlock) else one for one in kept]
         old = blocks.blocks[: blocks.end]
-        first = next(
-            (at for at, (was, now) in enumerate(zip(old, kept, strict=False)) if was is not now),
-            min(len(old), len(kept)),
-        )
+        # The lines may have tens of thousands of blocks in common.
+        differs = map(is_not, old, kept)
+        first = next(compress(count(), differs), min(len(old), len(kept)))
         for index, block in enumerate(kept):
-            live = index >= blocks.base and not block.replaced
-            if block.live != live:
-                block.live = live
+            if block.live != (index >= blocks.base and not block.replaced):
+                block.live = not block.live
                 block.touch()
                 first = min(first, index)
         blocks.blocks[: blocks.end] = kept
@@ -1068,6 +1068,7 @@ class StepTokens:
         self._is_step = False
         self._known: dict[int, int] = {}
         self._sent: set[int] = set()
+        self._largest = -1
 
     def begin(self, checkpoint: int, tokens: int, *, is_step: bool) -> tuple[int, int, bool] | None:
         """Begin a step.
@@ -1084,6 +1085,7 @@ class StepTokens:
         self._current = checkpoint
         self._is_step = is_step
         self._known[checkpoint] = tokens
+        self._largest = max(self._largest, checkpoint)
         self._sent.discard(checkpoint)
         if before is not None and before in self._sent and tokens > self._known[before]:
             return before, tokens - self._known[before], True
@@ -1108,8 +1110,14 @@ class StepTokens:
     def cut(self, checkpoint: int) -> None:
         """Forget the checkpoints from this one on, which were dropped."""
         self._current = None
-        self._known = {known: tokens for known, tokens in self._known.items() if known < checkpoint}
-        self._sent = {known for known in self._sent if known < checkpoint}
+        dropped: Iterable[int] = range(checkpoint, self._largest + 1)
+        # A rewind takes time in proportion to what it drops; but a damaged record may have any numbers.
+        if self._largest - checkpoint > len(self._known):
+            dropped = [known for known in self._known if known >= checkpoint]
+        for one in dropped:
+            self._known.pop(one, None)
+            self._sent.discard(one)
+        self._largest = min(self._largest, checkpoint - 1)
 
 
 __all__ = ["Change", "TranscriptModel"]

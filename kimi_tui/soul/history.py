@@ -76,6 +76,8 @@ class History(NamedTuple):
     @property
     def told(self) -> list[EventRecord]:
         """All events that a new subscriber gets: `shown`, with those of other agents in between."""
+        if not self.beside:
+            return self.shown
         return list(heapq.merge(self.shown, self.beside, key=lambda one: one.seq))
 
 

@@ -1019,10 +1019,14 @@ class AgentLoop:
             conversation.ledger.prices.get(info.model) if info else None,
             [each.outcome.check_passed for each in done],
         )
-        places = {one.uid: one.id for one in conversation.context.checkpoints}
-        firing = self._rules.after_step(done, facts, places.__contains__)
+        # A rule seldom fires, so the checkpoints are gone through only then, the newest first.
+        points = conversation.context.checkpoints
+        firing = self._rules.after_step(
+            done, facts, lambda uid: any(one.uid == uid for one in reversed(points))
+        )
         if firing is not None:
-            conversation.wire.publish(fired(firing, places.get(firing.uid, point.id)))
+            there = (one.id for one in reversed(points) if one.uid == firing.uid)
+            conversation.wire.publish(fired(firing, next(there, point.id)))
         return firing
 
     def _reminder(self, firing: Firing, done: Sequence[CallResult]) -> Message:

@@ -128,6 +128,8 @@ class Ledger:
         self._known: set[str] = set()
         self._totals: _Totals = (0, 0, 0)
         self._spent: dict[str, dict[str, ModelUsage]] = {}
+        self._in_all: dict[str, ModelUsage] = {}
+        """The sum of `_spent`, by model."""
 
     def follow(self, event: Event) -> None:
         """Take in an event: tokens by which the totals grow were spent at the newest checkpoint."""
@@ -163,13 +165,11 @@ class Ledger:
         model = status.spent_by or status.model
         known = models.get(model)
         models[model] = spent if known is None else known + spent
+        _add(self._in_all, {model: spent})
 
     def total_cost(self) -> Cost | None:
         """Return the cost of the whole session; None if no prices are set."""
-        spent: dict[str, ModelUsage] = {}
-        for models in self._spent.values():
-            _add(spent, models)
-        return cost_of(spent, self.prices, self._model)
+        return cost_of(self._in_all, self.prices, self._model)
 
     async def cost_of(self, points: Sequence[Checkpoint], index: ContextIndex) -> Cost | None:
         """Return the cost of the calls of these checkpoints; None if no prices are set.

@@ -127,7 +127,7 @@ class Views:
         if self._untold is not None:
             if arrangement := self.timeline.model.arrangement:
                 self._untold.session.timeline.arrange(arrangement)
-            yield from self._untold.session.timeline.rows.settle()
+            yield from self._untold.session.timeline.settle()
 
     def history_told(self) -> None:
         """Show the whole history; the position is kept if its end was being read."""
@@ -187,7 +187,7 @@ class Views:
         for start in range(0, len(blocks), FLOW_SLICE):
             flow.update(blocks[: start + FLOW_SLICE], start)
             yield
-        yield from session.timeline.rows.settle()
+        yield from session.timeline.settle()
         return flow
 
     def show(self, session: SessionModel, flow: Flow | None = None) -> None:

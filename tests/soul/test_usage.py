@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from support.chat_server import call, say
+from support.effort import n_steps
 from support.soul import Stage, stage
 
 from kimi_tui.config.settings import ModelPrices
 from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts, saved_by
 from kimi_tui.soul.rewind_values import Target
-from kimi_tui.soul.usage import Cost, ModelUsage, cost_of, session_statistics, statistics
+from kimi_tui.soul.usage import Cost, Ledger, ModelUsage, cost_of, session_statistics, statistics
 from kimi_tui.tui.formatting import statistics_pairs
 from kimi_tui.wire import events as ev
 
@@ -228,3 +229,19 @@ def test_a_dmail_saved_what_the_server_counts_and_one_at_the_end_nothing() -> No
         figures.apply(record.event)
         sent.apply(record.event)
     assert [saved_by(uid, cut, figures) for uid, cut in sent.all] == [244, 0]
+
+
+def test_the_cost_of_all_is_known_without_adding_it_up() -> None:
+    def work(n_calls_made: int) -> int:
+        ledger = Ledger(PRICES)
+        for n in range(n_calls_made):
+            ledger.follow(ev.CheckpointCreated(n, f"u{n}", "step"))
+            model = "other" if n % 2 else "stand-in"
+            ledger.follow(ev.StatusUpdate(1, 9, 9, model=model, total_input=10 * n, total_output=n))
+        half = n_calls_made // 2
+        spent = {"other": ModelUsage(10 * half, 0, half)}
+        spent["stand-in"] = ModelUsage(10 * (half - 1), 0, half - 1)
+        assert ledger.total_cost() == cost_of(spent, PRICES)
+        return n_steps(ledger.total_cost)
+
+    assert work(1_000) == work(10)

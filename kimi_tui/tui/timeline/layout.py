@@ -25,6 +25,7 @@ from kimi_tui.projection.timeline_tree import (
     Trial,
     WorldLineNode,
 )
+from kimi_tui.projection.token_peaks import TokenPeaks
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
@@ -536,19 +537,28 @@ def columns_of(
     live: Sequence[CheckpointNode],
     width: int,
     future: Future | None = None,
+    peaks: tuple[TokenPeaks, TokenPeaks] | None = None,
 ) -> list[Column]:
     """Return at most `width` columns. The live line has one for each checkpoint as long as a third is left for the past.
 
     If a session is played back, the checkpoints to come follow; without room for all, both have their share.
+
+    Args:
+        past: the checkpoints that compactions of the live line have replaced, oldest first.
+        live: those of the live line.
+        width: the number of columns at most.
+        future: what follows, if a session is played back.
+        peaks: what is known of the figures of `past` and of `live` from an earlier call.
     """
+    peaks = peaks or (TokenPeaks(), TokenPeaks())
     if future is None:
-        return _until_now(past, live, width)
+        return _until_now(past, live, width, peaks)
     n_here, n_ahead = len(past) + len(live), len(future.checkpoints)
     ahead = n_ahead
     if n_here + n_ahead > width:
         ahead = n_ahead * width // (n_here + n_ahead)
         ahead = min(max(ahead, min(1, n_ahead)), width - min(1, n_here))
-    here = _until_now(past, live, width - ahead)
+    here = _until_now(past, live, width - ahead, peaks)
     if here:
         here[-1] = replace(here[-1], mark="playhead")
     return here + _ahead(future, ahead)
@@ -561,7 +571,7 @@ def _ahead(future: Future, count: int) -> list[Column]:
             is_ahead=True,
             mark=f"{column.mark}-later" if column.mark and column.mark != "now" else column.mark,
         )
-        for column in _sampled(future.checkpoints, count, is_past=False)
+        for column in _sampled(future.checkpoints, count, TokenPeaks(), is_past=False)
     ]
     for index, checkpoint in enumerate(future.checkpoints if future.awaited else ()):
         if checkpoint.uid == future.awaited:
@@ -574,31 +584,36 @@ def _ahead(future: Future, count: int) -> list[Column]:
 
 
 def _until_now(
-    past: Sequence[CheckpointNode], live: Sequence[CheckpointNode], width: int
+    past: Sequence[CheckpointNode],
+    live: Sequence[CheckpointNode],
+    width: int,
+    peaks: tuple[TokenPeaks, TokenPeaks],
 ) -> list[Column]:
     n_past = min(len(past), max(width - len(live), width // 3))
     n_live = min(len(live), width - n_past)
-    return _sampled(past, n_past, is_past=True) + _sampled(live, n_live, is_past=False)
+    then = _sampled(past, n_past, peaks[0], is_past=True)
+    return then + _sampled(live, n_live, peaks[1], is_past=False)
 
 
-def _sampled(checkpoints: Sequence[CheckpointNode], count: int, *, is_past: bool) -> list[Column]:
+def _sampled(
+    checkpoints: Sequence[CheckpointNode], count: int, peaks: TokenPeaks, *, is_past: bool
+) -> list[Column]:
     if count <= 0:
         return []
     size = len(checkpoints)
     if size == count:
         columns = [Column(p.tokens, p, is_past, _mark(p)) for p in checkpoints]
     else:
-        tokens = [checkpoint.tokens for checkpoint in checkpoints]
         marks = {
-            i * count // size: _mark(p)
-            for i, p in enumerate(checkpoints)
-            if p.saved is not None and _mark(p)
+            i * count // size: mark
+            for i in peaks.savings(checkpoints)
+            if (mark := _mark(checkpoints[i]))
         }
         columns: list[Column] = []
         for column in range(count):
             start = -(-column * size // count)
             end = max(start + 1, -(-(column + 1) * size // count))
-            largest = max(tokens[start:end])
+            largest = peaks.largest(checkpoints, start, end)
             columns.append(Column(largest, checkpoints[start], is_past, marks.get(column, "")))
     if not is_past and columns:
         last = columns[-1]

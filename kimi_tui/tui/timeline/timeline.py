@@ -280,7 +280,7 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
 
     async def _settle(self, model: TimelineModel, motion: bool) -> None:
         with self._faults_reported():
-            await in_slices(model.rows.settle(), _SLICE_S)
+            await in_slices(model.settle(), _SLICE_S)
         self._settling = None
         if model is self.model:
             self._draw(motion=motion)

@@ -16,6 +16,7 @@ from kimi_tui.projection.futures import state_words
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
 from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, WorldLineNode
+from kimi_tui.projection.token_peaks import TokenPeaks
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import UNICODE
@@ -254,6 +255,8 @@ class TimelineViewport:
         self._curve_made_for: tuple[object, ...] = ()
         self._past: list[CheckpointNode] = []
         self._past_of: CheckpointNode | None = None
+        self._past_peaks = TokenPeaks()
+        self._n_cuts = 0
 
     def show(self, model: TimelineModel) -> None:
         """Show another model, with nothing selected."""
@@ -564,7 +567,13 @@ class TimelineViewport:
         first = model.tree.live[0] if model.tree.live else None
         if first is not self._past_of:
             self._past_of, self._past = first, model.tree.before_now()
-        self.curve = columns_of(self._past, model.tree.live, width, self.future)
+            self._past_peaks.cut()
+        if self._n_cuts != model.peaks.n_cuts:
+            # Figures have changed, maybe those of checkpoints before a compaction.
+            self._n_cuts = model.peaks.n_cuts
+            self._past_peaks.cut()
+        peaks = (self._past_peaks, model.peaks)
+        self.curve = columns_of(self._past, model.tree.live, width, self.future, peaks)
         self._curve_spans = curve_spans(
             self.curve,
             width=width,

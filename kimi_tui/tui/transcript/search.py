@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from html import unescape
 from typing import NamedTuple
 
@@ -71,6 +71,8 @@ QUERY_LIMIT = 200
 """The most characters of a query; the rest is ignored."""
 FEED = 2_000
 """Characters of an answer that are laid out in one step."""
+COUNTED = 1_000
+"""Blocks that are gone through in one go where matches are counted."""
 PIECE = 64
 """Blocks with a known count that are passed over in one step."""
 _BREAK = "\x00"
@@ -289,6 +291,18 @@ class FoundMatch(NamedTuple):
     number: int
 
 
+@dataclass(slots=True)
+class _Held:
+    """The number of matches before each block that has some, by its key, and of all matches.
+
+    `known_for` is the number of all blocks and the key of the last one: other changes of blocks are followed by a scan.
+    """
+
+    known_for: tuple[int, int]
+    before: dict[int, int] = field(default_factory=dict[int, int])
+    total: int = 0
+
+
 class Finder:
     """Searches the blocks of a transcript: counts the matches of a query and steps from one to the next.
 
@@ -305,6 +319,8 @@ class Finder:
         self._pattern = pattern_of(query)
         self._counts: dict[int, tuple[int, int]] = {}
         """For each block, by its key: the version when it was counted, and its number of matches."""
+        self._held: _Held | None = None
+        """Where the counted matches are; None where counts or blocks have changed since."""
         self._room: LayoutRoom | None = None
         self._complete = False
         self.current: FoundMatch | None = None
@@ -331,7 +347,7 @@ class Finder:
         Yields:
             The match nearest to the origin as soon as it is known, once, and None whenever others may have a turn.
         """
-        self._complete = False
+        self._complete, self._held = False, None
         if room != self._room:
             self._room = room
             self._counts.clear()
@@ -350,6 +366,7 @@ class Finder:
                 version = block.version
                 found = yield from self._matches(block, room)
                 known = self._counts[block.key] = (version, len(found))
+                self._held = None
                 yield None
             elif not turn % PIECE:
                 yield None
@@ -378,40 +395,62 @@ class Finder:
             return []
         return found
 
-    def next(self, blocks: Sequence[Block], step: int) -> FoundMatch | None:
-        """Return the match after (`step` 1) or before (-1) the current one, from the last to the first; None if there is none."""
-        counts = self._counts
-        held = [block.key for block in blocks if (n := counts.get(block.key)) is not None and n[1]]
-        if not held:
-            return None
+    def next(
+        self, blocks: Sequence[Block], step: int, here: int | None = None
+    ) -> FoundMatch | None:
+        """Return the match after (`step` 1) or before (-1) the current one, from the last to the first; None if there is none.
+
+        Args:
+            blocks: the blocks that are searched.
+            step: the direction.
+            here: the index of the block of the current match, if it is known.
+        """
         current = self.current
-        if current is None or current.key not in held:
-            return (
-                FoundMatch(held[0], 0)
-                if step > 0
-                else FoundMatch(held[-1], self._count(held[-1]) - 1)
-            )
-        number = current.number + step
-        if 0 <= number < self._count(current.key):
-            return FoundMatch(current.key, number)
-        key = held[(held.index(current.key) + step) % len(held)]
-        return FoundMatch(key, 0 if step > 0 else self._count(key) - 1)
+        if current is not None and not (
+            here is not None and here < len(blocks) and blocks[here].key == current.key
+        ):
+            here = next((at for at, one in enumerate(blocks) if one.key == current.key), None)
+        if current is None or here is None or not self._count(current.key):
+            # The walk begins in front of the first block, or behind the last one.
+            here = -1 if step > 0 else 0
+        elif 0 <= current.number + step < self._count(current.key):
+            return FoundMatch(current.key, current.number + step)
+        for distance in range(1, len(blocks) + 1):
+            key = blocks[(here + step * distance) % len(blocks)].key
+            if found := self._count(key):
+                return FoundMatch(key, 0 if step > 0 else found - 1)
+        return None
 
     def count(self, blocks: Sequence[Block]) -> SearchCount:
         """Return the present count of matches in these blocks, and the number of the current one."""
+        return drained(self.count_in_steps(blocks))
+
+    def count_in_steps(self, blocks: Sequence[Block]) -> Generator[None, None, SearchCount]:
+        """Return the same as `count`, as a generator that yields between small steps unless nothing has changed since the last count."""
         if self._pattern is None:
             return SearchCount()
-        counts, current = self._counts, self.current
-        key = current.key if current is not None else None
-        total = at = 0
+        held = yield from self._hold(blocks)
+        current, at = self.current, 0
+        if current is not None and (before := held.before.get(current.key)) is not None:
+            at = before + current.number + 1
+        return SearchCount(self.query, min(at, held.total), held.total, self._complete)
+
+    def _hold(self, blocks: Sequence[Block]) -> Generator[None, None, _Held]:
+        """Return where the counted matches are."""
+        known_for = (len(blocks), blocks[-1].key if blocks else 0)
+        if self._held is not None and self._held.known_for == known_for:
+            return self._held
+        held, counts, total = _Held(known_for), self._counts, 0
         # This runs for tens of thousands of blocks, ten times a second.
-        for block in blocks:
+        for turn, block in enumerate(tuple(blocks), 1):
             known = counts.get(block.key)
-            if current is not None and block.key == key:
-                at = total + current.number + 1
-            if known is not None:
+            if known is not None and known[1]:
+                held.before[block.key] = total
                 total += known[1]
-        return SearchCount(self.query, min(at, total), total, self._complete)
+            if not turn % COUNTED:
+                yield
+        held.total, self._held = total, held
+        return held
 
     def _count(self, key: int) -> int:
         return self._counts.get(key, (0, 0))[1]
@@ -527,9 +566,12 @@ class Search:
 
     # --- counting
 
-    def _tell(self, finder: Finder) -> None:
-        self.found = finder.count(self._blocks)
-        self._bar.show(self.found)
+    async def _tell(self, finder: Finder) -> None:
+        """Show the count, which is computed in time slices where it is not known."""
+        found = await in_slices(finder.count_in_steps(self._blocks), SLICE_S)
+        if finder is self._finder:
+            self.found = found
+            self._bar.show(found)
 
     def _stop_scanning(self) -> None:
         if self._scanning is not None:
@@ -569,13 +611,13 @@ class Search:
                     self.searched.post_message(self.Reached(place, steps=False))
                 if (now := time.perf_counter()) >= until:
                     if now >= tells_at:
-                        self._tell(finder)
+                        await self._tell(finder)
                         took = time.perf_counter() - now
                         tells_at = now + max(TOLD_S, TOLD_SHARE * took)
                     await asyncio.sleep(0)
                     until = time.perf_counter() + SLICE_S
             self._find_match_again()
-            self._tell(finder)
+            await self._tell(finder)
             wait_s = AGAIN_S
 
     def _origin_at(self, index: int | None) -> Origin:
@@ -590,7 +632,8 @@ class Search:
         finder, flow = self._finder, self._flow
         if finder is None or flow is None:
             return
-        place = finder.next(self._blocks, step)
+        here = flow.index_of_key(finder.current.key) if finder.current is not None else None
+        place = finder.next(self._blocks, step, here)
         if place is None:
             return
         # The next key continues from there.
@@ -648,7 +691,8 @@ class Search:
         if event.steps:
             # If the query changes now, its search starts from here.
             self._origin = self._origin_at(index)
-        self._tell(finder)
+        work = reported(self.searched, partial(self._tell, finder))
+        self.searched.run_worker(work, group="count", exclusive=True)
         return index, finder.match[0].row if finder.match else 0
 
     def _hides(self, flow: Flow, index: int, place: FoundMatch) -> bool:

@@ -170,8 +170,8 @@ class Flow:
         """The views that have strips."""
         self._n_painted = 0
         """The strips that were made since those far from the screen were dropped."""
-        self._asked = 0
-        """The index of the block that was looked up last."""
+        self._places: dict[int, int] = {}
+        """The indices of the views, by the keys of their blocks."""
         self._unfinished: dict[View, int] = {}
         """The views whose layout was begun and is not complete, each with its index."""
         self._measuring: Iterator[bool] | None = None
@@ -239,23 +239,14 @@ class Flow:
         views = self.views
         if mark.hint < len(views) and views[mark.hint].block.key == mark.key:
             return mark.hint
-        for index, view in enumerate(views):
-            if view.block.key == mark.key:
-                mark.hint = index
-                return index
-        return None
+        index = self.index_of_key(mark.key)
+        if index is not None:
+            mark.hint = index
+        return index
 
     def index_of_key(self, key: int | None) -> int | None:
         """Return the index of the view of the block with this key; None if there is none."""
-        views = self.views
-        # An action on a block looks it up several times.
-        if self._asked < len(views) and views[self._asked].block.key == key:
-            return self._asked
-        for index, view in enumerate(views):
-            if view.block.key == key:
-                self._asked = index
-                return index
-        return None
+        return self._places.get(key) if key is not None else None
 
     def row_of(self, mark: TextPosition) -> int | None:
         """Return the row of a position; None if its block was removed."""
@@ -284,7 +275,7 @@ class Flow:
         first = max(0, min(first, len(self.views)))
         # Only one of thousands of cards of a step changes at a time.
         kept = first
-        for view, block in zip(islice(self.views, first, None), blocks[first:], strict=False):
+        for view, block in zip(self.views[first:], blocks[first:], strict=False):
             if view.block is not block:
                 break
             kept += 1
@@ -304,6 +295,10 @@ class Flow:
         for view in known.values():
             self._laid_rows -= len(view.lines)
         self.views[kept:] = fresh
+        for view in old:
+            self._places.pop(view.block.key, None)
+        for place, view in enumerate(fresh, kept):
+            self._places[view.block.key] = place
         self._forget_starts(kept)
         is_changed = False
         for index in range(first, len(self.views)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.cases import each, first_only
-from support.effort import n_calls
+from support.effort import n_calls, n_steps
 
 from kimi_tui.projection.blocks import (
     AgentBlock,
@@ -283,3 +283,45 @@ def test_the_search_gives_way_often() -> None:
     assert steps > 60
     long_one: list[Block] = [agent("a word " * 3_000, 1)]
     assert sum(1 for _ in Finder("word").scan(long_one, ROOM, Origin())) > 8
+
+
+def work_of_going_on(n_blocks: int) -> int:
+    """Return the work of going from one match to the next, and of counting them again, in so many blocks."""
+    blocks: list[Block] = [agent("apple", n) for n in range(n_blocks)]
+    finder = Finder("apple")
+    run(finder, blocks)
+    here = n_blocks // 2
+    finder.current = FoundMatch(here, 0)
+    assert finder.count(blocks).at == here + 1
+
+    def go_on() -> None:
+        finder.current = finder.next(blocks, 1, here)
+        assert finder.current == FoundMatch(here + 1, 0)
+        assert finder.count(blocks) == SearchCount("apple", here + 2, n_blocks, complete=True)
+
+    return n_steps(go_on)
+
+
+def test_going_on_takes_no_longer_in_a_long_conversation() -> None:
+    assert work_of_going_on(400) < 2 * work_of_going_on(40)
+
+
+def test_the_next_match_is_found_wherever_the_current_one_is() -> None:
+    blocks: list[Block] = [agent(text, n) for n, text in enumerate(("pear", "apple", "apple"))]
+    finder = Finder("apple")
+    run(finder, blocks)
+    finder.current = FoundMatch(2, 0)
+    # The index belongs to another block since the blocks have changed.
+    assert finder.next(blocks, -1, 0) == FoundMatch(1, 0)
+    assert finder.next(blocks, 1, 7) == FoundMatch(1, 0)
+    # The block of the current match is gone.
+    finder.current = FoundMatch(9, 0)
+    assert finder.next(blocks, 1, 2) == FoundMatch(1, 0)
+    assert finder.next(blocks, -1) == FoundMatch(2, 0)
+
+
+def test_counting_many_blocks_gives_way() -> None:
+    blocks: list[Block] = [agent("pear", n) for n in range(5)] * 1_000
+    finder = Finder("apple")
+    run(finder, blocks[:5])
+    assert sum(1 for _ in finder.count_in_steps(blocks)) >= 4

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import first_only
 from support.conversation import Conversation
-from support.effort import n_calls
+from support.effort import n_calls, n_steps
 from textual.strip import Strip
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
@@ -673,3 +673,21 @@ def test_one_card_that_changes_costs_no_more_among_many() -> None:
         model.blocks[1].touch()
         spent.append(n_calls(lambda flow=flow, blocks=model.blocks: flow.update(blocks, 1)))
     assert spent[1] <= spent[0] + 5
+
+
+def test_a_block_is_found_by_its_key_without_looking_through_the_others() -> None:
+    def work(turns: int) -> int:
+        model, flow = flow_of(long_talk(turns))
+        for index, block in enumerate(model.blocks):
+            assert flow.index_of_key(block.key) == index
+        half = len(model.blocks) // 2
+        middle, gone = model.blocks[half].key, model.blocks.pop().key
+        flow.update(model.blocks, len(model.blocks))
+        assert flow.index_of_key(gone) is None
+        model.blocks.insert(0, model.blocks.pop())
+        flow.update(model.blocks, 0)
+        assert flow.index_of_key(model.blocks[0].key) == 0
+        assert flow.index_of_key(middle) == half + 1
+        return n_steps(lambda: [flow.index_of(TextPosition(key, 0, 0)) for key in (middle, gone)])
+
+    assert work(300) < 2 * work(20)
