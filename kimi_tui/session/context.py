@@ -185,6 +185,7 @@ class Context:
         index: The index of the live line; another object after each switch. Do not change it.
         messages: The messages of the live line, parsed when accessed; another object after each switch.
         scale: The correction of token estimates; the engine updates it with each answer of the model.
+        sync_first: Called in a thread before the conversation is synced: syncs what its records tell of.
     """
 
     def __init__(
@@ -196,6 +197,7 @@ class Context:
         self.folder = folder
         self.storage = storage or Storage()
         self.scale = TokenScale()
+        self.sync_first: Callable[[], None] = lambda: None
         self.journal = Journal(folder, self.storage)
         self._live = ContextFile(live_path(folder), self.storage, self._make_folder)
         self._set_index(ContextIndex(), MessageCache())
@@ -712,6 +714,7 @@ class Context:
         Raises:
             StorageTrouble: The live file must be written anew; nothing was done about the journal.
         """
+        self.sync_first()
         self._live.sync()
         self._sync_journal()
 

@@ -107,6 +107,8 @@ class FileHistory:
         self._wire = wire
         self._events = _FileEvents(wire)
         self._began = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        session.context.sync_first = self._sync_first
         # These are the shown plan of a restore, with its checkpoint, and the reason for each file of the last plan.
         self._shown: tuple[str, bool, RestorePlan] | None = None
         self._reasons: dict[str, str] = {}
@@ -169,6 +171,7 @@ class FileHistory:
             uid: the checkpoint of the step.
             key: the key of the tool call.
         """
+        self._loop = asyncio.get_running_loop()
         self.folder.end(change)
         if self.folder.is_on and self.folder.first_scan is not None:
             self._start_task(self._scan_after(change, uid, key))
@@ -535,7 +538,7 @@ class FileHistory:
             # A scan now would take the changes of the other agent's tool for someone else's; the scan at that tool's end tells them.
             return
         if folder.is_ready and not (paths is not None and await self._is_as_seen(paths)):
-            await self._scan(folder.others)
+            await self._scan(folder.others, later=True)
 
     async def _is_as_seen(self, paths: frozenset[str]) -> bool:
         """Return whether the files that will be overwritten are as the last scan saw them; other changes are separated afterwards."""
@@ -545,14 +548,23 @@ class FileHistory:
 
     async def _scan_after(self, change: ChangingTool, uid: str, key: str) -> None:
         try:
-            await self._scan("agent", uid, key)
+            await self._scan("agent", uid, key, later=True)
         finally:
             self.folder.covered(change)
 
-    async def _scan(self, by: By, uid: str = "", key: str = "") -> None:
+    def _sync_first(self) -> None:
+        """Sync what the next records of the conversation tell of. An error of the disk is published. Called in a thread."""
+        try:
+            self.folder.sync_changes()
+        except OSError as error:
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._events.trouble, error)
+
+    async def _scan(self, by: By, uid: str = "", key: str = "", *, later: bool = False) -> None:
         """Scan, and publish the agent's changes. An error of the disk is published, never raised, so that work continues."""
         try:
-            found = await self.folder.take(by, self._agent if by == "agent" else "")
+            found = await self.folder.take(by, self._agent if by == "agent" else "", later=later)
         except OSError as error:
             # An error that kept the first scan from ending is published with its result.
             if self.folder.is_ready:

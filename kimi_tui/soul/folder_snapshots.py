@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from kimi_tui.filesystem import sync_folder
 from kimi_tui.session.rotation import repaired_entries
 from kimi_tui.session.session import Session
 from kimi_tui.workspace.manifest import Limits
@@ -118,6 +119,7 @@ class FolderSnapshots:
         # These are the running tools, and ended ones that no scan has covered yet.
         self._unseen: list[ChangingTool] = []
         self._n_jobs: dict[str, int] = {}
+        self._named: list[str] = []
         self._resting: asyncio.TimerHandle | None = None
         self._checking: asyncio.Task[None] | None = None
         self._last_check = 0.0
@@ -220,6 +222,23 @@ class FolderSnapshots:
         """Have work done in the thread of the tracker, after what has been submitted so far."""
         return asyncio.get_running_loop().run_in_executor(self._pool, work, argument)
 
+    def sync_names_soon(self, folder: str) -> None:
+        """Have the names in a folder synced with the changes. It may be called from any thread."""
+        self._named.append(folder)
+
+    def sync_changes(self) -> None:
+        """Make durable what is not yet: the names of written files, and their snapshots. It may be called from any thread.
+
+        Raises:
+            OSError: the disk refused the snapshots.
+        """
+        named, self._named = self._named, []
+        for folder in dict.fromkeys(named):
+            # Some file systems cannot sync folders, and a folder may be gone.
+            with contextlib.suppress(OSError):
+                sync_folder(folder)
+        self.tracker.sync()
+
     # -- who changes files ------------------------------------------------------------------------
 
     def begin(self, change: ChangingTool) -> None:
@@ -283,7 +302,7 @@ class FolderSnapshots:
         """The author of changes that no tool made."""
         return "job" if any(self._n_jobs.values()) else "other"
 
-    async def take(self, by: By, agent: str = "") -> Figures:
+    async def take(self, by: By, agent: str = "", *, later: bool = False) -> Figures:
         """Scan; return the snapshot of the changes since the last scan with its figures.
 
         The tools that run when the scan begins are those that count, not those when it was asked for.
@@ -291,17 +310,20 @@ class FolderSnapshots:
         Args:
             by: the author of the changes.
             agent: the agent that made them; empty for the session's own.
+            later: leave the sync of what is new to the next sync of a conversation.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        return await self.run(self._take, by, agent)
+        return await self.run(self._take, by, agent, later=later)
 
-    def _take(self, by: By, agent: str) -> Figures:
+    def _take(self, by: By, agent: str, *, later: bool) -> Figures:
         if by != "agent":
-            return Figures(self.tracker.take_snapshot(by))
+            return Figures(self.tracker.take_snapshot(by, later=later))
         touched = _touched(self._unseen)
-        snapshot = self.tracker.take_snapshot(by, touched, others=self.others, author=agent)
+        snapshot = self.tracker.take_snapshot(
+            by, touched, others=self.others, author=agent, later=later
+        )
         if snapshot is None:
             return Figures(None)
         return Figures(snapshot, *self.tracker.figures(snapshot))

@@ -363,6 +363,7 @@ class _RunningCall:
             room_chars=self._room_chars,
             unsaved=runtime.unsaved,
             run_agent=None if runtime.run_agent is None else self._run_agent,
+            named=conversation.files.folder.sync_names_soon,
             renewed=self._renewed,
         )
         is_timed = self._tool is None or self._tool.is_timed

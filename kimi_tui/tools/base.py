@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from kimi_tui.agent_parts import Mode
+from kimi_tui.filesystem import sync_folder
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.request import plain_schema
 from kimi_tui.prompts import prompt
@@ -188,6 +189,7 @@ class ToolEnv:
         unsaved: returns the text of a file in the user's editor, by its absolute path, or None if that is not known; None without an
             editor.
         run_agent: runs a sub-agent for the call of this key to its end; None where there can be none.
+        named: takes the path of a folder in which a file got a name: its names are synced before the result of the call is.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
 
@@ -209,6 +211,7 @@ class ToolEnv:
     room_chars: int | None = None
     unsaved: Callable[[str], Awaitable[str | None]] | None = None
     run_agent: Callable[[AgentTask, str], Awaitable[ToolOutcome]] | None = None
+    named: Callable[[str], None] = sync_folder
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
 

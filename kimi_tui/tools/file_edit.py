@@ -117,7 +117,7 @@ async def _write_to_completion(
             )
         # The version is noted here, because a cancelled caller gets no further and the agent's own write must not count as
         # another's.
-        env.versions.saw(target.real, replace_file(target, data, content))
+        env.versions.saw(target.real, replace_file(target, data, content, env.named))
 
     running = asyncio.ensure_future(asyncio.to_thread(write))
     try:
@@ -184,13 +184,19 @@ def _shown_before(content: Content) -> str:
     return texts.for_display(texts.decode(content.data))
 
 
-def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) -> str:
+def replace_file(
+    target: ResolvedPath,
+    data: bytes,
+    expected: Content | None,
+    named: Callable[[str], None] = sync_folder,
+) -> str:
     """Replace a whole file in one step, keeping its mode and owner; return the new version. It blocks, so call it in a thread.
 
     Args:
         target: the file; missing folders above it are created.
         data: the whole new content.
         expected: the content that was read before the user was asked; None if the file did not exist.
+        named: syncs the names of a folder, now or later.
 
     Raises:
         ToolProblem: the file is not as expected any more, or the disk refused. Nothing was changed then.
@@ -217,7 +223,7 @@ def replace_file(target: ResolvedPath, data: bytes, expected: Content | None) ->
             raise refused(error, target.written) from error
         # Some file systems cannot sync folders.
         with contextlib.suppress(OSError):
-            sync_folder(".", dir_fd=folder)
+            named(str(target.real.parent))
         if len(data) <= HASHED_LIMIT_BYTES:
             return content_version(data)
         return stat_version(os.stat(name, dir_fd=folder, follow_symlinks=False))

@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import aiofiles
 from aiofiles.threadpool.binary import AsyncBufferedReader
@@ -75,7 +75,10 @@ class ReadFile(TypedTool[ReadFileParams]):
 
     async def run(self, params: ReadFileParams, env: ToolEnv) -> ToolOutcome:
         """Read the lines; ask first outside the work folder."""
-        target, n_links, asks = await asyncio.to_thread(_found, params.path, env)
+        target, n_links, asks, data = await asyncio.to_thread(_found, params.path, env)
+        if data is not None:
+            source = _Source(None, data, len(data), content_version(data))
+            return await _read(source, target, params, env)
         if asks:
             await ask_to_read(target, env, n_links=n_links)
 
@@ -87,36 +90,79 @@ class ReadFile(TypedTool[ReadFileParams]):
                 found = os.fstat(file.fileno())
                 if found.st_nlink > n_links:
                     await ask_to_read(target, env, n_links=found.st_nlink)
-                source = await _Source.of(file, found)
-                is_unsaved = env.unsaved is not None and await source.take_unsaved(
-                    await env.unsaved(str(target.real))
-                )
-                start = await source.read_at(0, PROBE_BYTES)
-                if is_image(start) and env.sees:
-                    return await _image_outcome(target, source, env)
-                if kind := binary_kind(start):
-                    facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
-                    if is_image(start):
-                        blind = f"{facts}, and you cannot see images."
-                        return failure(blind, brief="this model cannot see images")
-                    return failure(f"{facts}.", brief="binary")
-                format_facts = await source.as_lines(params.path)
-                if is_unsaved:
-                    format_facts.append(_UNSAVED)
-                limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
-                window, numbered_from = await _read_window(source, params, limit)
+                return await _read(await _Source.of(file, found), target, params, env)
         except OSError as error:
             raise refused(error, params.path) from error
-        env.versions.saw(target.real, source.version)
-        return _outcome(target, params, source, window, numbered_from, format_facts)
 
 
-def _found(path: str, env: ToolEnv) -> tuple[ResolvedPath, int, bool]:
-    """Return the place of a path, the number of names of the file, and whether `ask_to_read` has to look closer; call it in a thread."""
+async def _read(
+    source: _Source, target: ResolvedPath, params: ReadFileParams, env: ToolEnv
+) -> ToolOutcome:
+    """Read the lines from an open file."""
+    is_unsaved = env.unsaved is not None and await source.take_unsaved(
+        await env.unsaved(str(target.real))
+    )
+    start = await source.read_at(0, PROBE_BYTES)
+    if is_image(start) and env.sees:
+        return await _image_outcome(target, source, env)
+    if kind := binary_kind(start):
+        facts = f"{params.path} is {kind} ({format_size(source.size)}), not text"
+        if is_image(start):
+            blind = f"{facts}, and you cannot see images."
+            return failure(blind, brief="this model cannot see images")
+        return failure(f"{facts}.", brief="binary")
+    format_facts = await source.as_lines(params.path)
+    if is_unsaved:
+        format_facts.append(_UNSAVED)
+    limit = WINDOW_BYTES if env.room_chars is None else _room_for_lines(env.room_chars)
+    window, numbered_from = await _read_window(source, params, limit)
+    env.versions.saw(target.real, source.version)
+    return _outcome(target, params, source, window, numbered_from, format_facts)
+
+
+class _Found(NamedTuple):
+    """What was found at a path.
+
+    Attributes:
+        target: the place.
+        n_links: the number of names of the file.
+        asks: whether `ask_to_read` has to look closer.
+        data: the bytes of a small file that may be read; None for any other.
+    """
+
+    target: ResolvedPath
+    n_links: int
+    asks: bool
+    data: bytes | None = None
+
+
+def _found(path: str, env: ToolEnv) -> _Found:
+    """Look at a path, and read a small file at once, which takes less than another thread would; call it in a thread."""
     target = locate(path, env.work_dir, env.environ)
-    if target.inside:
-        return target, 1, holds_secrets(target, env.environ)
-    return target, _n_links(target), True
+    if not target.inside:
+        return _Found(target, _n_links(target), asks=True)
+    if holds_secrets(target, env.environ):
+        return _Found(target, 1, asks=True)
+    return _Found(target, 1, asks=False, data=_small_file(target))
+
+
+def _small_file(target: ResolvedPath) -> bytes | None:
+    """Return the bytes of a small file with one name; None for another, or one that cannot be read.
+
+    Raises:
+        ToolProblem: the file is missing, not regular, or not readable.
+    """
+    handle, found = open_for_reading(target)
+    try:
+        if found.st_nlink > 1 or found.st_size > _AT_ONCE_BYTES:
+            return None
+        data = os.read(handle, _AT_ONCE_BYTES + 1)
+        # The kernel's own files tell no size, and a read may be short.
+        return data if len(data) == found.st_size else None
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def _n_links(target: ResolvedPath) -> int:
@@ -147,7 +193,7 @@ class _Source:
     """A file to read at any offset: small ones from memory, large ones in blocks off the event loop."""
 
     def __init__(
-        self, file: AsyncBufferedReader, data: bytes | None, size: int, version: str
+        self, file: AsyncBufferedReader | None, data: bytes | None, size: int, version: str
     ) -> None:
         self._file = file
         self._data = data
@@ -202,6 +248,7 @@ class _Source:
     async def read_at(self, offset: int, size: int) -> bytes:
         if self._data is not None:
             return self._data[offset : offset + size]
+        assert self._file is not None
         await self._file.seek(offset)
         return await self._file.read(size)
 

@@ -21,6 +21,7 @@ import fnmatch
 import json
 import os
 import re
+import time
 import tomllib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -337,6 +338,8 @@ _DEEPEST = 4
 _MOST_LOOKED_AT = 2000
 _MOST_AT_THE_TOP = 40_000
 _MOST_KNOWN = 5000
+SETTLED_NS = 2_000_000_000
+"""Nanoseconds. A folder that changed within this time can change again with the same time stamp, on some file systems."""
 
 
 class GuardedLink(NamedTuple):
@@ -349,36 +352,104 @@ class GuardedLink(NamedTuple):
 _known: dict[str, dict[GuardedLink, None]] = {}
 
 
+class _Listing(NamedTuple):
+    """What `links_in` found in one folder.
+
+    Attributes:
+        stamp: the stamp of the folder (`_stamp_of`); empty if not all of it could be read.
+        n_names: how many names it has.
+        links: the names of the links that are, or may be, guarded.
+        folders: the folders to enter, and whether each is guarded.
+    """
+
+    stamp: tuple[int, ...]
+    n_names: int
+    links: Sequence[str]
+    folders: Mapping[str, bool]
+
+
+_listings: dict[tuple[str, int], dict[tuple[str, ...], _Listing]] = {}
+"""The listings of each searched folder and depth, by the names on the path to the listed one."""
+
+
 def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
     """Find the guarded links of a folder, and return them with those found before. It lists folders, so call it in a thread.
+
+    A folder is not listed again while its times are the same, because no name appears in it or becomes something else without a
+    new time of change. The search of a large folder takes the time of a few hundred calls of `stat` then.
 
     Args:
         folder: the real path of the folder.
         deepest: the number of levels to descend; with 0 only guarded folders at the top are entered.
     """
+    before = _listings.get((folder, deepest), {})
+    used: dict[tuple[str, ...], _Listing] = {}
     waiting = deque[tuple[tuple[str, ...], str, bool]]([((), folder, False)])
     n_looked_at = 0
+    settled = time.time_ns() - SETTLED_NS
     while waiting and n_looked_at < _MOST_LOOKED_AT:
         above, place, is_guarded = waiting.popleft()
         most = _MOST_LOOKED_AT - n_looked_at if above else _MOST_AT_THE_TOP
-        in_git = any(folded(name) == ".git" for name in above)
-        passed_over = _STORES if in_git else PASSED_OVER
         note_path(f"{place}/")
-        with contextlib.suppress(OSError), os.scandir(place) as listing:
-            for item in islice(listing, most):
-                n_looked_at += bool(above)
-                names = (*above, item.name)
-                if item.is_symlink():
-                    if is_guarded or _may_guard(names):
-                        remember_link(folder, item.path)
-                elif item.name in passed_over or not item.is_dir(follow_symlinks=False):
-                    continue
-                elif is_guarded or _is_guarded(names, is_folder=True):
-                    if len(above) < max(deepest, 1) + 2 * in_git:
-                        waiting.appendleft((names, item.path, True))
-                elif len(above) < deepest:
-                    waiting.append((names, item.path, False))
+        known = before.get(above)
+        try:
+            stamp = _stamp_of(place)
+        except OSError:
+            continue
+        if known is None or known.stamp != stamp or known.n_names > most:
+            known = _listed(place, above, stamp, most, known, is_guarded=is_guarded)
+        if known.stamp and max(stamp[:2]) < settled and known.n_names < most:
+            used[above] = known
+        n_looked_at += known.n_names if above else 0
+        for name in known.links:
+            remember_link(folder, os.path.join(place, name))
+        in_git = any(folded(name) == ".git" for name in above)
+        for name, is_guarded_too in known.folders.items():
+            inner = ((*above, name), os.path.join(place, name), is_guarded_too)
+            if is_guarded_too and len(above) < max(deepest, 1) + 2 * in_git:
+                waiting.appendleft(inner)
+            elif not is_guarded_too and len(above) < deepest:
+                waiting.append(inner)
+    _listings[folder, deepest] = used
     return known_links(folder)
+
+
+def _stamp_of(folder: str) -> tuple[int, ...]:
+    """Return what tells that the names in a folder are the same: its times of change first."""
+    found = os.stat(folder)
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino
+
+
+def _listed(
+    place: str,
+    above: tuple[str, ...],
+    stamp: tuple[int, ...],
+    most: int,
+    before: _Listing | None,
+    *,
+    is_guarded: bool,
+) -> _Listing:
+    """List a folder, whose folders were judged before where an earlier listing has them."""
+    passed_over = _STORES if any(folded(name) == ".git" for name in above) else PASSED_OVER
+    judged = {} if before is None else before.folders
+    links: list[str] = []
+    folders: dict[str, bool] = {}
+    n_names = 0
+    is_whole = False
+    with contextlib.suppress(OSError), os.scandir(place) as listing:
+        for item in islice(listing, most):
+            n_names += 1
+            name = item.name
+            if item.is_symlink():
+                if is_guarded or _may_guard((*above, name)):
+                    links.append(name)
+            elif name not in passed_over and item.is_dir(follow_symlinks=False):
+                is_one = judged.get(name)
+                if is_one is None:
+                    is_one = is_guarded or _is_guarded((*above, name), is_folder=True)
+                folders[name] = is_one
+        is_whole = True
+    return _Listing(stamp if is_whole else (), n_names, links, folders)
 
 
 def known_links(folder: str) -> list[GuardedLink]:

@@ -313,12 +313,13 @@ class Scanner:
         """Every path of the last scan; it changes with the next."""
         return ManifestTable(self._folders)
 
-    def scan(self, also: Collection[str] = (), *, whole: bool = False) -> Scan:
+    def scan(self, also: Collection[str] = (), *, whole: bool = False, later: bool = False) -> Scan:
         """Scan now. When it returns, new contents are in the store and synced.
 
         Args:
             also: paths that are scanned even if there are too many files: other files may have taken their room meanwhile.
             whole: walk through all folders, whatever the kernel has told.
+            later: leave the sync of new contents to a later flush of the store.
 
         Raises:
             OSError: the work folder itself cannot be opened, or the store's disk refused.
@@ -355,7 +356,7 @@ class Scanner:
                 done = self._folder("", top, self._outer, now)
         finally:
             os.close(top)
-            self._store.flush()
+            self._store.flush(later=later)
         if not done:
             return Scan()
         self._take(now)

@@ -124,6 +124,7 @@ class SnapshotLog:
         self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
+        self._is_unsynced = False
         self._root_id: list[int] = []
         self.root = ""
         """The folder of the snapshots; they are never restored into another one."""
@@ -307,16 +308,29 @@ class SnapshotLog:
         note: str = "",
         snapshot_id: str = "",
         author: str = "",
+        later: bool = False,
     ) -> Snapshot:
-        """Append a snapshot and sync it.
+        """Append a snapshot and sync it; with `later`, the next `sync` does, or the next snapshot without that.
 
         Raises:
             OSError: the disk refused; the log is as before.
         """
         snapshot = Snapshot(snapshot_id or new_id(), at, by, dict(changed), note, author)
-        self._append(_stored(snapshot), sync=True)
+        self._append(_stored(snapshot), sync=not later)
+        self._is_unsynced = later
         self._take(snapshot)
         return snapshot
+
+    def sync(self) -> None:
+        """Sync the snapshots that were added without it. It may be called from another thread than all else.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self._is_unsynced:
+            self._is_unsynced = False
+            with self._storage.opened(self._path) as handle:
+                self._storage.fsync(handle)
 
     def add_all(self, records: Sequence[Snapshot | CheckpointMark]) -> None:
         """Append snapshots, and checkpoints between them, in one write, and sync it: all of them or none.
@@ -426,10 +440,13 @@ class SnapshotLog:
         """Return the entries of some paths before that snapshot."""
         found: dict[str, ManifestEntry | None] = dict.fromkeys(paths)
         wanted = set(found)
-        for one in reversed(self._snapshots[: self._position[snapshot.id]]):
-            known = one.changed.keys() & wanted
-            found |= {path: one.changed[path] for path in known}
-            wanted -= known
+        for place in range(self._position[snapshot.id] - 1, -1, -1):
+            if not wanted:
+                break
+            changed = self._snapshots[place].changed
+            for path in [path for path in wanted if path in changed]:
+                found[path] = changed[path]
+                wanted.discard(path)
         return found
 
     def changed_since(

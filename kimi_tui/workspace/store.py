@@ -174,21 +174,27 @@ class PackWriter:
         rows = in_order([_ROW.pack(name, *place) for name, place in self.places.items()])
         return PackIndex(self.path, b"".join(rows))
 
-    def finish(self) -> None:
-        """Write the index, sync everything, and give the pack its name.
+    def finish(self, *, later: bool = False) -> PackIndex:
+        """Write the index, sync everything, and give the pack its name; return the index.
+
+        Args:
+            later: leave the syncs to the caller (`sync_pack`, and the names of the folder).
 
         Raises:
             OSError: the disk refused; the pack must be dropped.
         """
-        index = self.index().rows
-        foot = _FOOT.pack(self.size_bytes, len(self.places), zlib.crc32(index), _MAGIC)
-        self._file.write(index + foot)
+        index = self.index()
+        foot = _FOOT.pack(self.size_bytes, len(self.places), zlib.crc32(index.rows), _MAGIC)
+        self._file.write(index.rows + foot)
         self._file.flush()
-        fsync(self._file.fileno())
+        if not later:
+            fsync(self._file.fileno())
         self._file.close()
-        self._temporary.rename(self.path)
-        _sync_names(self.path.parent)
-        self.size_bytes += len(index) + len(foot)
+        os.rename(self._temporary, self.path)
+        if not later:
+            _sync_names(self.path.parent)
+        self.size_bytes += len(index.rows) + len(foot)
+        return index
 
     def drop(self) -> None:
         """Delete the unfinished pack."""
@@ -231,6 +237,19 @@ def read_body(path: Path, place: PackPlace) -> bytes:
     handle = open_regular(path)
     try:
         return os.pread(handle, place.size, place.offset)
+    finally:
+        os.close(handle)
+
+
+def sync_pack(path: Path) -> None:
+    """Sync a finished pack.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    handle = open_regular(path)
+    try:
+        fsync(handle)
     finally:
         os.close(handle)
 
@@ -315,6 +334,10 @@ class BlobStore:
         self._is_clean = False
         self._opened: _OpenPacks | None = None
         self._lock = threading.RLock()
+        # Finished packs that are to be synced later. Who syncs them holds the second lock, so that the contents are on the disk
+        # for everyone who has held it after them.
+        self._unsynced: list[Path] = []
+        self._syncing = threading.Lock()
 
     def put(self, content: bytes, name: str = "") -> str:
         """Store these bytes; return their name. They are durable only after `flush`.
@@ -337,14 +360,33 @@ class BlobStore:
         with self._lock:
             self._max_bytes = max_bytes
 
-    def flush(self) -> None:
+    def flush(self, *, later: bool = False) -> None:
         """Make all contents durable that were put.
+
+        Args:
+            later: only write them: a killed program loses none, and a power cut may until the next `sync`, or `flush` without this.
 
         Raises:
             OSError: the disk refused; contents put since the last flush are lost.
         """
         with self._lock:
-            self._finish()
+            self._finish(later=later)
+        if not later:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make all contents durable that were flushed. It may be called beside other methods.
+
+        Raises:
+            OSError: the disk refused; a power cut may lose these contents.
+        """
+        with self._syncing:
+            with self._lock:
+                paths, self._unsynced = self._unsynced, []
+            for path in paths:
+                sync_pack(path)
+            if paths:
+                _sync_names(self._root)
 
     def get(self, name: str, size: int | None = None) -> bytes:
         """Return the verified contents with that name.
@@ -417,19 +459,21 @@ class BlobStore:
         if len(self._writer.places) >= _MOST_BODIES:
             self._finish()
 
-    def _finish(self) -> None:
+    def _finish(self, *, later: bool = False) -> None:
         writer, self._writer = self._writer, None
         if writer is None:
             return
         before = writer.size_bytes
         try:
-            writer.finish()
+            index = writer.finish(later=later)
         except OSError:
             writer.drop()
             self._used -= before
             raise
         self._used += writer.size_bytes - before
-        self._places.add(writer.index())
+        if later:
+            self._unsynced.append(writer.path)
+        self._places.add(index)
 
     def _delete_unfinished(self) -> None:
         """Delete packs that a killed program left. Only a writer does: a reader may be beside another program that writes."""

@@ -364,7 +364,9 @@ class Tracker:
         return self._scanner is not None and self._scanner.has_suspects
 
     def close(self) -> None:
-        """Stop being told of changes, and store the stamps of the files."""
+        """Stop being told of changes, sync what is not synced, and store the stamps of the files."""
+        with contextlib.suppress(OSError):
+            self.sync()
         if self._scanner is not None and self.extent and len(self._log) != self._n_at_stamps:
             self._keep_stamps()
         if self._watch is not None:
@@ -378,6 +380,7 @@ class Tracker:
         others: By = "other",
         author: str = "",
         surely: bool = False,
+        later: bool = False,
     ) -> Snapshot | None:
         """Scan now; return the snapshot of the changes since the last scan, None if there are none.
 
@@ -387,22 +390,46 @@ class Tracker:
             others: the author of the other changes.
             author: the agent that made the changes, if there are several.
             surely: look at all files, unless they are very many, even if the kernel tells what changed.
+            later: only write what is new: `sync`, or the next snapshot without this, syncs it.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self._scan(whole=surely and len(self._scanner_manifest()) <= _LOOKED_AT)
+        whole = surely and len(self._scanner_manifest()) <= _LOOKED_AT
+        self._scan(whole=whole, later=later)
         if by in FOREIGN:
-            return self._add(by, self._owed)
+            added = self._add(by, self._owed, later=later)
+        else:
+            added = self._add_all(by, paths, others, author, later=later)
+        if not later:
+            self._log.sync()
+        return added
+
+    def _add_all(
+        self, by: By, paths: Collection[str] | None, others: By, author: str, *, later: bool
+    ) -> Snapshot | None:
         # Files that no earlier scan could see have no known author, so they count as found after the known changes.
         latest, now = self._log.latest, self._scanner_manifest()
         known = {one for one in self._owed if was_looked_for(latest, one)}
         gone = {one for one in self._owed if one not in now}
         theirs = known | gone if paths is None else self._owed.intersection(paths)
-        self._add(others, known - theirs)
-        added = self._add(by, theirs, author=author)
-        self._add(others, self._owed)
+        self._add(others, known - theirs, later=later)
+        added = self._add(by, theirs, author=author, later=later)
+        self._add(others, self._owed, later=later)
         return added
+
+    def sync(self) -> None:
+        """Make the snapshots durable that were taken to be synced later. It may be called from another thread than all else.
+
+        Contents go first. A record that is on the disk without its contents after a power cut costs nothing: the next scan
+        finds that the file is another one by now, or stores it.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self.extent is not None:
+            self._store.sync()
+            self._log.sync()
 
     def is_as_seen(self, paths: Iterable[str]) -> bool:
         """Return whether these files are still as in the newest snapshot.
@@ -800,11 +827,13 @@ class Tracker:
         # The log is read when first needed, in the scanning thread: a large one would delay the opening of the session.
         return SnapshotLog(self._folder / LOG_NAME)
 
-    def _scan(self, also: Collection[str] = (), *, whole: bool = False) -> None:
+    def _scan(
+        self, also: Collection[str] = (), *, whole: bool = False, later: bool = False
+    ) -> None:
         scanner = self._scanner
         if scanner is None:
             raise OSError("there is no file snapshot yet")
-        scan = scanner.scan(also, whole=whole)
+        scan = scanner.scan(also, whole=whole, later=later)
         if scanner.untold:
             _log.warning("%s changed, but no event reported it", some_of(scanner.untold, 3))
         if not scan.is_first:
@@ -827,7 +856,13 @@ class Tracker:
         return 0.0 if self._scanner is None else self._scanner.done
 
     def _add(
-        self, by: By, paths: Iterable[str], snapshot_id: str = "", author: str = ""
+        self,
+        by: By,
+        paths: Iterable[str],
+        snapshot_id: str = "",
+        author: str = "",
+        *,
+        later: bool = False,
     ) -> Snapshot | None:
         paths = set(paths)
         changed = delta(self._log.latest, self._scanner_manifest(), paths)
@@ -840,6 +875,7 @@ class Tracker:
                 note=self._taken_note(),
                 snapshot_id=snapshot_id,
                 author=author,
+                later=later,
             )
         self._owed -= paths
         return added

@@ -912,7 +912,7 @@ async def test_the_end_does_not_wait_for_a_look_that_never_comes_back(
 ) -> None:
     stuck, back = threading.Event(), threading.Event()
 
-    def look(self: Tracker, *args: object) -> None:
+    def look(self: Tracker, *args: object, **options: object) -> None:
         stuck.set()
         back.wait()
 

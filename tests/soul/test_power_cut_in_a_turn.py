@@ -5,6 +5,7 @@ A cut at every call in its turn is for `make test-all`; else it is at every few 
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,3 +91,34 @@ async def test_no_change_without_its_call_and_nothing_lost_in_the_middle(
         assert found == whole[: len(found)], cut
         for mark in cut.done:
             assert any(MARKS[mark] in message for message in found), (cut, mark)
+
+
+async def test_a_result_is_synced_after_what_it_tells_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        name = path.suffix if path.suffix == ".pack" else path.name
+        if name == "context.jsonl":
+            n_results = path.read_bytes().count(b'"role":"tool"')
+            name = f"{n_results} results"
+        fsync(handle)
+        synced.append(name)
+
+    async with stage(tmp_path, data=tmp_path / "data") as on:
+        await on.soul.files_ready()
+        monkeypatch.setattr(os, "fsync", noted)
+        on.server.script(
+            calls([("WriteFile", {"path": "in/one", "content": "first"})]),
+            calls([("WriteFile", {"path": "in/two", "content": "second"})]),
+            say("done"),
+        )
+        await on.soul.run("go")
+        monkeypatch.setattr(os, "fsync", fsync)
+    for n in (1, 2):
+        before = synced[: synced.index(f"{n} results")]
+        counts = [before.count(name) for name in ("in", ".pack", "store", "snapshots-2.jsonl")]
+        assert counts == [n] * 4, synced

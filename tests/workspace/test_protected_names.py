@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from support.cases import each
 
+from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
     NameList,
     links_in,
@@ -549,3 +551,54 @@ def test_links_are_looked_for_below_git_but_not_where_packages_and_objects_are(
         "sub/crontabs/mine",
     }
     assert found == dict.fromkeys(here, str(tmp_path / "real"))
+
+
+def test_a_folder_is_listed_again_only_when_its_times_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").write_text("x\n")
+    for name in ("top", "top/inner", "top/hooks", "top/other"):
+        (tmp_path / name).mkdir()
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def counted(path: str) -> object:
+        listed.append(os.path.relpath(path, tmp_path))
+        return scandir(path)
+
+    def found() -> set[str]:
+        listed.clear()
+        return {"/".join(link.names) for link in links_in(str(tmp_path))}
+
+    monkeypatch.setattr(os, "scandir", counted)
+    # What changed just now may change again at the same time.
+    assert found() == found() == set()
+    assert sorted(listed) == [".", "top", "top/hooks", "top/inner", "top/other"]
+    monkeypatch.setattr(protected_names, "SETTLED_NS", -(10**18))
+    os.utime(tmp_path / "top/inner", ns=(1, 1))
+    assert found() == found() == set()
+    assert listed == []
+    (tmp_path / "top/inner/.env").symlink_to(tmp_path / "real")
+    assert found() == {"top/inner/.env"}
+    assert listed == ["top/inner"]
+    # A link that was found counts on, and one with another target counts for both.
+    (tmp_path / "top/inner/.env").unlink()
+    (tmp_path / "second").write_text("y\n")
+    (tmp_path / "top/inner/.env").symlink_to(tmp_path / "second")
+    links = {link.real for link in links_in(str(tmp_path))}
+    assert links == {str(tmp_path / "real"), str(tmp_path / "second")}
+
+
+def test_the_target_of_a_known_link_is_resolved_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protected_names, "SETTLED_NS", -(10**18))
+    for name in ("work", "one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "work/.env").symlink_to(tmp_path / "way/x")
+    (tmp_path / "way").symlink_to(tmp_path / "one")
+    assert {link.real for link in links_in(str(tmp_path / "work"))} == {str(tmp_path / "one/x")}
+    (tmp_path / "way").unlink()
+    (tmp_path / "way").symlink_to(tmp_path / "two")
+    targets = {str(tmp_path / "one/x"), str(tmp_path / "two/x")}
+    assert {link.real for link in links_in(str(tmp_path / "work"))} == targets

@@ -28,6 +28,27 @@ def test_before_the_flush_nothing_bears_a_final_name(tmp_path: Path) -> None:
     assert not BlobStore(tmp_path / "store", 1 << 20).has(name)
 
 
+def test_contents_that_are_synced_later_are_written_at_once_and_synced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+    )
+    store = BlobStore(tmp_path / "store", 1 << 20)
+    names: list[str] = []
+    for content in (b"one", b"two"):
+        names.append(store.put(content))
+        store.flush(later=True)
+    assert synced == []
+    other = BlobStore(tmp_path / "store", 1 << 20)
+    assert [other.get(name) for name in names] == [b"one", b"two"]
+    store.sync()
+    assert sorted(synced) == sorted(map(str, [*(tmp_path / "store").iterdir(), tmp_path / "store"]))
+    store.flush()
+    assert len(synced) == 3
+
+
 @pytest.mark.parametrize("size", [0, 10, 9_999, 10_000, 10_001, 1 << 40])
 def test_contents_are_read_whatever_size_is_told(tmp_path: Path, size: int) -> None:
     store = BlobStore(tmp_path / "store", 1 << 20)
