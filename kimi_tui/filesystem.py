@@ -25,6 +25,7 @@ from pathlib import Path
 from kimi_tui.app_paths import make_private
 
 COPY_CHUNK_BYTES = 4 << 20
+_HAS_COPY_FILE_RANGE = hasattr(os, "copy_file_range")
 MAX_FILE_BYTES = 4 << 30
 """Bytes. A larger file is not read or copied completely: no conversation is this long, but a file with a hole may be."""
 
@@ -354,12 +355,14 @@ class Storage:
     def copy_range(self, source: int, target: int, size: int, offset: int) -> int:
         """Append up to `size` bytes of `source` from `offset` to `target`, inside the kernel if it can."""
         size = min(size, COPY_CHUNK_BYTES)
-        if hasattr(os, "copy_file_range"):
-            with contextlib.suppress(OSError):
-                # The kernel refuses O_APPEND targets and some file systems; the plain way below also reports real errors.
+        if _HAS_COPY_FILE_RANGE:
+            # The kernel refuses O_APPEND targets and some file systems; the plain way below also reports real errors.
+            try:
                 done = os.copy_file_range(source, target, size, offset)
-                if done:
-                    return done
+            except OSError:
+                done = 0
+            if done:
+                return done
         return self.write(target, self.pread(source, size, offset))
 
     def fsync(self, fd: int) -> None:

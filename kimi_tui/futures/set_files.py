@@ -75,14 +75,18 @@ class SetFiles:
         found = past.log.get(since)
         if found is None:
             raise NoBase("There is no file snapshot of that checkpoint.")
-        on = await ground(past)
-        base = await asyncio.to_thread(Base, self._place, past)
-        self._stack.callback(base.close)
-        # One base is moved from set to set, and to the states that `bisect` tries.
-        kept = place_of(session.dir, environ)
-        await asyncio.to_thread(base.take, kept)
-        self._stack.callback(_left, base, kept)
-        await asyncio.to_thread(base.move, FileState(found), told, are_stopped)
+        grounding = asyncio.create_task(ground(past), name="ground")
+        try:
+            base = await asyncio.to_thread(Base, self._place, past)
+            self._stack.callback(base.close)
+            # One base is moved from set to set, and to the states that `bisect` tries.
+            kept = place_of(session.dir, environ)
+            await asyncio.to_thread(base.take, kept)
+            self._stack.callback(_left, base, kept)
+            await asyncio.to_thread(base.move, FileState(found), told, are_stopped)
+            on = await grounding
+        finally:
+            grounding.cancel()
         self.tier, self._base_folder = on.tier, base.folder
         self._files = await asyncio.to_thread(past.files, FileState(found))
         run_place = self._place
@@ -158,8 +162,7 @@ def free_ports(count: int) -> list[int]:
 
 def _stamped(sessions: Sequence[Path], base: Path, files: Manifest) -> None:
     with contextlib.suppress(OSError):
-        logs = [SnapshotLog(one / FILES_NAME / LOG_NAME) for one in sessions]
-        hand_over_stamps(logs, base, files)
+        hand_over_stamps([one / FILES_NAME / LOG_NAME for one in sessions], base, files)
 
 
 def _left(base: Base, place: Path) -> None:

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 ENGINE = (
     "kimi_tui.futures.child",
+    "kimi_tui.futures.agent_child",
+    "kimi_tui.soul.agent_engine",
     "kimi_tui.soul.assembly",
     "kimi_tui.soul.configured_tools",
     "kimi_tui.soul.opening",
@@ -34,6 +36,7 @@ ENGINE = (
     # The HTTP library imports these with its first connection, and `asyncio` the threads with the first call in one.
     "anyio._backends._asyncio",
     "concurrent.futures.thread",
+    "ctypes",
     "httpcore2",
     "truststore",
 )
@@ -65,8 +68,13 @@ def main() -> int:
     for name in ENGINE:
         __import__(name)
     from kimi_tui.llm.transport import preload
+    from kimi_tui.own_process import tune_malloc
+    from kimi_tui.tools.toolset import default_toolset
 
+    tune_malloc()
     preload()
+    # The models of the arguments are made with the tools.
+    default_toolset()
     # The collector would copy the pages that are shared with the processes to be forked.
     gc.collect()
     gc.freeze()

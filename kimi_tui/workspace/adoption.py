@@ -12,16 +12,15 @@ in the folder itself, after the differences that came before its own.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from kimi_tui.workspace.file_table import FileRows, Folders, Stamp, folders_of, table_of
+from kimi_tui.filesystem import open_folder
+from kimi_tui.workspace.file_table import FileRows, Folders, folders_of, table_of
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry, ancestors
 from kimi_tui.workspace.restore import CHANGED_OUTSIDE_TOO, FileChange, FileFate, as_file
 from kimi_tui.workspace.scan import stamp_from
@@ -34,6 +33,7 @@ from kimi_tui.workspace.snapshots import (
     SnapshotLog,
     delta,
     new_id,
+    share_stamps,
 )
 
 
@@ -182,13 +182,13 @@ def steps_onto(
     return records
 
 
-def hand_over_stamps(copies: Sequence[SnapshotLog], base: Path, files: Manifest) -> None:
+def hand_over_stamps(copies: Sequence[Path], base: Path, files: Manifest) -> None:
     """Store the stamps of a frozen folder for the logs of copies, so that their first scans read only what differs.
 
     An overlay shows the files of its lower folder with their own times and inodes.
 
     Args:
-        copies: the logs of the copies.
+        copies: the paths of the copies' logs, which no process has open.
         base: the frozen folder; `files` are its files.
 
     Raises:
@@ -197,24 +197,41 @@ def hand_over_stamps(copies: Sequence[SnapshotLog], base: Path, files: Manifest)
     frozen = table_of(files)
     # Copies of one session have the same rows, for which the folder is read once.
     known: dict[str, tuple[FileRows, FileRows]] = {}
-    for copied in copies:
+    for place, path in enumerate(copies):
+        if place and share_stamps(copies[0], path):
+            continue
+        copied = SnapshotLog(path)
         found: Folders = {}
-        for path, folder in table_of(copied.latest).items():
-            rows, stamped = known.get(path, (None, folder.rows))
+        for above, folder in table_of(copied.latest).items():
+            rows, stamped = known.get(above, (None, folder.rows))
             if rows != folder.rows:
-                there = frozen[path].rows if path in frozen else FileRows()
+                there = frozen[above].rows if above in frozen else FileRows()
                 differing = folder.rows.differing(there)
-                stamped = folder.rows.restamped(partial(_stamp_in, f"{base}/{path}/", differing))
-                known[path] = folder.rows, stamped
-            found[path] = replace(folder, rows=stamped, trusted=False)
+                stamped = _restamped(folder.rows, base / above, differing)
+                known[above] = folder.rows, stamped
+            found[above] = replace(folder, rows=stamped, trusted=False)
         copied.keep_stamps(found, ANY_ROOT)
 
 
-def _stamp_in(folder: str, differing: Collection[str], name: str) -> Stamp | None:
-    if name not in differing:
-        with contextlib.suppress(OSError):
-            return stamp_from(os.lstat(folder + name))
-    return None
+def _restamped(rows: FileRows, folder: Path, differing: Collection[str]) -> FileRows:
+    """Return rows with the stamps of the files in a folder, but for those that differ there."""
+    try:
+        there = open_folder(folder, ())
+    except OSError:
+        return rows.restamped(lambda _: None)
+
+    def stamp(name: str) -> tuple[int, ...] | None:
+        if name in differing:
+            return None
+        try:
+            return stamp_from(os.stat(name, dir_fd=there, follow_symlinks=False))
+        except OSError:
+            return None
+
+    try:
+        return rows.restamped(stamp)
+    finally:
+        os.close(there)
 
 
 def contents_of(records: Iterable[Snapshot | CheckpointMark]) -> dict[str, ManifestEntry]:

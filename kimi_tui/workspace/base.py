@@ -48,7 +48,7 @@ from kimi_tui.workspace.diff import (
     former_names,
     text_of,
 )
-from kimi_tui.workspace.file_table import Folders, with_contents
+from kimi_tui.workspace.file_table import FileRows, Folders, Layered, table_of, with_contents
 from kimi_tui.workspace.manifest import REST, Kind, Limits, Manifest, ManifestEntry, ancestors
 from kimi_tui.workspace.restore import as_file, why_not
 from kimi_tui.workspace.scan import Scanner, stamp_from
@@ -65,6 +65,7 @@ _LEFT_FREE = 64 << 20
 """Bytes of the disk that stay free."""
 _PER_FILE = 4096
 _TOLD_EVERY = 512
+_ASKED_EVERY = 32
 _MOST_NAMED = 3
 _MOST_COMPARED = 300
 _MOST_ROWS = 5000
@@ -172,15 +173,7 @@ class Past:
     def files(self, state: FileState) -> Manifest:
         """Return all files of a state."""
         found = self.log.manifest_at(state.snapshot)
-        if not state.further:
-            return found
-        files = dict(found)
-        for path, entry in state.further.items():
-            if entry is None:
-                files.pop(path, None)
-            else:
-                files[path] = entry
-        return files
+        return Layered(found, state.further) if state.further else found
 
     def entries(self, state: FileState, paths: Collection[str]) -> dict[str, ManifestEntry | None]:
         """Return the entries of some paths in a state."""
@@ -296,7 +289,7 @@ class Base:
         Args:
             state: the state.
             told: called while a new base is made.
-            cancelled: called before each file; if it returns True, it is given up.
+            cancelled: called now and then; if it returns True, it is given up.
 
         Raises:
             NoBase: it cannot be made: the disk is full, or contents are missing; or it was cancelled.
@@ -391,7 +384,7 @@ class Base:
         told: Callable[[Progress], None],
         cancelled: Callable[[], bool],
     ) -> None:
-        files = dict(self.past.files(state).items())
+        files = self.past.files(state)
         old = self.place / _OLD
         if os.path.lexists(old):
             remove_tree(old)
@@ -438,13 +431,13 @@ class Base:
 
     def _write(
         self,
-        files: Mapping[str, ManifestEntry],
+        files: Manifest,
         own: Collection[str],
         told: Callable[[Progress], None],
         cancelled: Callable[[], bool],
     ) -> None:
         with _WorkFolder(self.past, own) as live, self.past.reading():
-            write_files(self.folder, files, self.past.content, live.fill, told, cancelled)
+            write_files(self.folder, files, self.past.content, live, told, cancelled)
 
     def _renew(self, state: FileState, own: Collection[str]) -> None:
         """Give new times to the files that differ from those in the work folder, from which build results may come."""
@@ -471,12 +464,15 @@ class _WorkFolder:
     """
 
     def __init__(self, past: Past, differing: Collection[str]) -> None:
-        self._differing = differing
         self._until = int(past.last.at * 1e9) - _UNSURE_NS
+        self._differing: dict[str, set[str]] = {}
+        for path in differing:
+            above, _, name = path.rpartition("/")
+            self._differing.setdefault(above, set()).add(name)
         self._files: Folders = {}
         self._walk: _Walk | None = None
-        self._above: str | None = None
         self._folder: int | None = None
+        self._excepted: Collection[str] = ()
         self._stamps: dict[str, tuple[int, ...] | None] = {}
         with contextlib.suppress(OSError):
             self._files = past.stamped
@@ -490,47 +486,32 @@ class _WorkFolder:
         if self._walk is not None:
             self._walk.__exit__()
 
-    def fill(self, path: str, handle: int, content: Callable[[], bytes]) -> None:
-        """Write the contents of a file to a new one; those that are the same get its time.
-
-        Args:
-            path: the path of the file.
-            handle: the new file.
-            content: returns the contents from the store.
-
-        Raises:
-            BlobDamaged: they are not in the store.
-            OSError: the disk refused.
-        """
-        above, _, name = path.rpartition("/")
-        if above != self._above:
-            self._enter(above)
-        folder = None if path in self._differing else self._folder
-        if folder is None:
-            write_all(handle, content())
-            return
-        stamp = self._stamps.get(name)
-        if stamp is not None and self._copied(name, folder, handle, stamp):
-            os.utime(handle, ns=(stamp[0], stamp[0]))
-            return
-        write_all(handle, content())
-        with contextlib.suppress(OSError):
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if max(status.st_mtime_ns, status.st_ctime_ns) < self._until:
-                os.utime(handle, ns=(status.st_mtime_ns, status.st_mtime_ns))
-
-    def _enter(self, above: str) -> None:
-        """Open the folder of the next files."""
-        self._above, self._folder = above, None
+    def enter(self, above: str) -> None:
+        """Go to the folder of the next files."""
         known = self._files.get(above)
         self._stamps = {} if known is None else dict(known.rows.stamps())
+        self._excepted = self._differing.get(above, ())
+        for name in self._excepted:
+            self._stamps.pop(name, None)
+        self._folder = None
         with contextlib.suppress(OSError):
             self._folder = None if self._walk is None else self._walk.folder(above)
 
-    def _copied(self, name: str, folder: int, handle: int, stamp: tuple[int, ...]) -> bool:
-        """Return whether a file was copied; if it is not the one that is meant, the new one is empty."""
+    def copied(self, name: str, handle: int) -> bool:
+        """Return whether a file was copied, with its time; if it is not the one that is meant, the new one is empty.
+
+        Args:
+            name: the name of the file in the folder.
+            handle: the new file, which is empty.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        stamp = self._stamps.get(name)
+        if stamp is None or self._folder is None:
+            return False
         try:
-            source = os.open(name, _READ, dir_fd=folder)
+            source = os.open(name, _READ, dir_fd=self._folder)
         except OSError:
             return False
         try:
@@ -546,12 +527,22 @@ class _WorkFolder:
                     raise
             # A change of the file before or while it was copied has changed its stamp.
             if done == size and stamp_from(os.fstat(source)) == stamp:
+                os.utime(handle, ns=(stamp[0], stamp[0]))
                 return True
         finally:
             os.close(source)
         os.ftruncate(handle, 0)
         os.lseek(handle, 0, os.SEEK_SET)
         return False
+
+    def give_time(self, name: str, handle: int) -> None:
+        """Give a file whose contents come from the store the time of the one in the work folder, if that is the same."""
+        if self._folder is None or name in self._excepted:
+            return
+        with contextlib.suppress(OSError):
+            status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+            if max(status.st_mtime_ns, status.st_ctime_ns) < self._until:
+                os.utime(handle, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
 
 def _by_folder(path: str) -> tuple[str, str]:
@@ -580,15 +571,11 @@ def locked(place: Path) -> int:
     return lock
 
 
-def _from_store(_path: str, handle: int, content: Callable[[], bytes]) -> None:
-    write_all(handle, content())
-
-
 def write_files(
     top: Path,
-    files: Mapping[str, ManifestEntry],
+    files: Manifest,
     content: Callable[[ManifestEntry], bytes],
-    fill: Callable[[str, int, Callable[[], bytes]], None] = _from_store,
+    source: _WorkFolder | None = None,
     told: Callable[[Progress], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -598,7 +585,7 @@ def write_files(
         top: the folder.
         files: the files, by their paths in it; entries without contents are passed over.
         content: returns the contents of a file, or the target of a link.
-        fill: writes a file: given its path, the descriptor of the new, empty file, and what returns its contents.
+        source: a folder that has some of the files.
         told: called now and then.
         cancelled: called now and then; if it returns True, `NoBase` is raised.
 
@@ -607,34 +594,51 @@ def write_files(
         BlobDamaged: contents are missing.
         OSError: the disk refused.
     """
-    wanted = [(*_by_folder(path), entry) for path, entry in files.items() if entry.is_known]
-    wanted.sort(key=lambda one: one[:2])
+    folders = table_of(files)
+    n_done, n_files = 0, sum(one.rows.n_kept for one in folders.values())
     masked = _mask(top)
     with _Walk(top, create=True) as walk:
-        for place, (above, name, entry) in enumerate(wanted):
-            if place % _TOLD_EVERY == 0:
-                told(Progress(place, len(wanted)))
-            if cancelled():
-                raise NoBase("The command was stopped.")
-            path = f"{above}/{name}" if above else name
-            if entry.kind == "folder":
-                walk.folder(path)
+        for above, folder in sorted(folders.items(), key=lambda one: one[0]):
+            for name, entry in folder.remarks.items():
+                if entry.kind == "folder":
+                    walk.folder(f"{above}/{name}" if above else name)
+            if not folder.rows.n_kept:
                 continue
-            folder = walk.folder(above)
-            try:
-                if entry.kind == "link":
-                    os.symlink(content(entry), name, dir_fd=folder)
-                    continue
-                handle = os.open(name, _NEW, entry.mode, dir_fd=folder)
+            there = walk.folder(above)
+            if source is not None:
+                source.enter(above)
+            for name, mode in folder.rows.modes():
+                if n_done % _ASKED_EVERY == 0:
+                    if n_done % _TOLD_EVERY == 0:
+                        told(Progress(n_done, n_files))
+                    if cancelled():
+                        raise NoBase("The command was stopped.")
+                n_done += 1
                 try:
-                    fill(path, handle, lambda entry=entry: content(entry))
-                    if entry.mode & masked:
-                        os.fchmod(handle, entry.mode)
-                finally:
-                    os.close(handle)
-            except BlobDamaged as error:
-                raise BlobDamaged(f"{path}: {error}") from error
-    told(Progress(len(wanted), len(wanted)))
+                    if mode is None:
+                        os.symlink(_contents(content, folder.rows, name), name, dir_fd=there)
+                        continue
+                    handle = os.open(name, _NEW, mode, dir_fd=there)
+                    try:
+                        if source is None:
+                            write_all(handle, _contents(content, folder.rows, name))
+                        elif not source.copied(name, handle):
+                            write_all(handle, _contents(content, folder.rows, name))
+                            source.give_time(name, handle)
+                        if mode & masked:
+                            os.fchmod(handle, mode)
+                    finally:
+                        os.close(handle)
+                except BlobDamaged as error:
+                    path = f"{above}/{name}" if above else name
+                    raise BlobDamaged(f"{path}: {error}") from error
+    told(Progress(n_files, n_files))
+
+
+def _contents(content: Callable[[ManifestEntry], bytes], rows: FileRows, name: str) -> bytes:
+    row = rows.get(name)
+    assert row is not None
+    return content(row.entry)
 
 
 def _mask(top: Path) -> int:
@@ -734,15 +738,15 @@ def _changed_after(root: str, files: Iterable[str], since_ns: int) -> Iterator[s
             yield path
 
 
-def check_room(place: Path, files: Mapping[str, ManifestEntry]) -> None:
+def check_room(place: Path, files: Manifest) -> None:
     """Check that the files fit on the disk of a folder.
 
     Raises:
         NoBase: they do not.
         OSError: the disk cannot be asked.
     """
-    kept = [entry.size for entry in files.values() if entry.kept]
-    needed = sum(kept) + _PER_FILE * len(kept)
+    rows = [folder.rows for folder in table_of(files).values()]
+    needed = sum(one.kept_bytes + _PER_FILE * one.n_kept for one in rows)
     found = os.statvfs(place)
     if needed + _LEFT_FREE > (free := found.f_bavail * found.f_frsize):
         raise NoBase(

@@ -39,6 +39,10 @@ _KEPT: Final = (0, 1)
 # The kind, the permission bits, the size, and the SHA-256 of an entry; then the stamp: times of change of contents and of
 # status, size, inode and mode.
 _ROW: Final = struct.Struct("<BHQ32sqqQQI")
+_HEADS: Final = struct.Struct("<BHQ68x")
+"""The kind, the permission bits and the size of a row alone."""
+_ENTRIES: Final = struct.Struct("<B42s36x")
+"""The kind of a row, and the rest of its entry."""
 _NO_STAMP: Final = (0, 0, 0, 0, 0)
 _FEW: Final = 32
 _NO_NAMES: Final = frozenset({"", ".", ".."})
@@ -111,6 +115,13 @@ class FileRows:
         for name, row in zip(self.names, _ROW.iter_unpack(self.data), strict=True):
             yield name, _entry(*row[:4])
 
+    def modes(self) -> Iterator[tuple[str, int | None]]:
+        """Yield the names whose contents are in the store, with the permission bits of the file; None for a link."""
+        for name, (mark, mode, _) in zip(self.names, _HEADS.iter_unpack(self.data), strict=True):
+            number = mark & ~_STAMPED
+            if number in _KEPT:
+                yield name, None if number else permission_bits(mode)
+
     def stamps(self) -> Iterator[tuple[str, tuple[int, ...] | None]]:
         """Yield all names with their stamps."""
         for name, row in zip(self.names, _ROW.iter_unpack(self.data), strict=True):
@@ -165,12 +176,15 @@ class FileRows:
 
     def differing(self, other: FileRows) -> set[str]:
         """Return the names whose entry is another one in other rows, or that those lack."""
-        entries = dict(zip(other.names, other._unstamped(), strict=True))
         own = zip(self.names, self._unstamped(), strict=True)
+        if other.names == self.names:
+            both = zip(own, other._unstamped(), strict=True)
+            return {name for (name, row), entry in both if entry != row}
+        entries = dict(zip(other.names, other._unstamped(), strict=True))
         return {name for name, row in own if entries.get(name) != row}
 
-    def _unstamped(self) -> Iterator[tuple[Any, ...]]:
-        return ((row[0] & ~_STAMPED, *row[1:4]) for row in _ROW.iter_unpack(self.data))
+    def _unstamped(self) -> Iterator[tuple[int, bytes]]:
+        return ((mark & ~_STAMPED, rest) for mark, rest in _ENTRIES.iter_unpack(self.data))
 
     @property
     def has_unreadable(self) -> bool:
@@ -187,6 +201,12 @@ class FileRows:
         """The number of files whose contents are in the store."""
         kinds = self.data[:: _ROW.size]
         return sum(kinds.count(number | mark) for number in _KEPT for mark in (0, _STAMPED))
+
+    @property
+    def kept_bytes(self) -> int:
+        """The sum of the sizes of the files whose contents are in the store."""
+        heads = _HEADS.iter_unpack(self.data)
+        return sum(size for number, _, size in heads if number & ~_STAMPED in _KEPT)
 
     @property
     def n_large(self) -> int:

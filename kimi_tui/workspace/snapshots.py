@@ -599,6 +599,35 @@ class SnapshotLog:
         return base.folders if isinstance(base, ManifestTable) else {}
 
 
+def share_stamps(log: Path, other: Path) -> bool:
+    """Give a log the stored stamps of another one, which has the same records if both are copies of one; return whether it could.
+
+    Args:
+        log: the path of the log with the stamps.
+        other: the path of the other one, which no process has open.
+    """
+    try:
+        if not all(
+            _content(log.with_name(name)) == _content(other.with_name(name))
+            for name in dict.fromkeys((_NEW_NAME, log.name))
+        ):
+            return False
+        table = other.with_name(_LATEST_NAME)
+        table.unlink(missing_ok=True)
+        # A table is never written again, only replaced.
+        os.link(log.with_name(_LATEST_NAME), table)
+    except OSError:
+        return False
+    return True
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path, _MAX_LOG_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
 def _identity(facts: Mapping[str, Any]) -> list[int]:
     """Return device and inode of a table's work folder; nothing if they are not known."""
     root: object = facts.get("root")

@@ -14,7 +14,6 @@ import hashlib
 import heapq
 import os
 import struct
-import sys
 import threading
 import uuid
 import zlib
@@ -31,6 +30,8 @@ SUFFIX = ".pack"
 _MAGIC = b"KTPACK1\n"
 _HEAD = struct.Struct(">32sI")
 _ROW = struct.Struct(">32sQI")
+_KEYS = struct.Struct(">Q36x")
+"""The beginning of the name in a row."""
 _FOOT = struct.Struct(">QII8s")
 _BUFFER_BYTES = 1 << 20
 Item = TypeVar("Item", str, bytes)
@@ -81,14 +82,12 @@ class PackIndex:
 
     def sort(self) -> None:
         """Sort the rows, as `find` needs them."""
-        size = _ROW.size
-        rows = [self.rows[start : start + size] for start in range(0, len(self.rows), size)]
-        if any(one > other for one, other in pairwise(rows)):
-            rows = list(in_order(rows))
-            self.rows = b"".join(rows)
-        self._keys = array("Q", b"".join(row[:_KEY_BYTES] for row in rows))
-        if sys.byteorder == "little":
-            self._keys.byteswap()
+        self._keys = array("Q", (key for (key,) in _KEYS.iter_unpack(self.rows)))
+        if any(one >= other for one, other in pairwise(self._keys)):
+            size = _ROW.size
+            rows = [self.rows[start : start + size] for start in range(0, len(self.rows), size)]
+            self.rows = b"".join(in_order(rows))
+            self._keys = array("Q", (key for (key,) in _KEYS.iter_unpack(self.rows)))
 
     def find(self, name: bytes) -> PackPlace | None:
         """Return the place of a body; None if it is not in the pack."""

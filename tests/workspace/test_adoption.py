@@ -230,7 +230,7 @@ def test_a_copy_is_told_the_stamps_of_the_frozen_files_that_are_as_in_its_log(sc
     files = dict(scene.tracker.log.latest)
     del files["b"]
     (base / "c").write_text("longer than it was\n")
-    hand_over_stamps([SnapshotLog(copy / "snapshots.jsonl")], base, files)
+    hand_over_stamps([copy / "snapshots.jsonl"], base, files)
     log = SnapshotLog(copy / "snapshots.jsonl")
     stamps = dict(log.folders((7, 7))[""].rows.stamps())
     assert {name for name, stamp in stamps.items() if stamp} == {"a", "d", "e"}

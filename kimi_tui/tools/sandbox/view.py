@@ -26,6 +26,7 @@ from typing import Literal, NamedTuple
 from kimi_tui.filesystem import copy_tree, is_under, remove_tree
 from kimi_tui.tools.sandbox.layers import can_layer
 from kimi_tui.tools.sandbox.policy import STANDS_FOR, Policy
+from kimi_tui.workspace.file_table import ManifestTable, table_of
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import REST, Manifest
 
@@ -154,7 +155,7 @@ def shares_of(
     """
     out_of_reach = frozenset(hidden)
     found: list[Share] = []
-    for path, entry in files.items():
+    for path, entry in ManifestTable(table_of(files)).omitted():
         if entry.kind not in _SHARED_KINDS or path.rpartition("/")[2] == REST:
             continue
         place = os.path.join(work, path)
