@@ -110,7 +110,21 @@ async def said_by(scene: Scene, name: str) -> list[str]:
     return [one.event.text for one in history if isinstance(one.event, ev.TextPart)]
 
 
-async def test_sub_agents_of_futures_come_with_their_world_lines(scene: Scene) -> None:
+async def test_a_sub_agent_of_a_future_comes_with_its_world_line(scene: Scene) -> None:
+    futures, soul = scene.futures, scene.soul
+    (key,) = await futures.start(plan("use alpha"))
+    await soul.run("use beta")
+    await futures.ended()
+    assert await cards(scene) == {"general-1": "done"}
+    assert await cards_of_line(scene, futures.state(key).world_line) == {"general-101": "done"}
+    await futures.make_current(key)
+    assert await cards(scene) == {"general-101": "done"}
+    assert await said_by(scene, "general-101") == ["I did alpha."]
+    assert scene.left() == []
+
+
+@pytest.mark.exhaustive
+async def test_each_step_of_them_can_be_gone_back_to_also_at_the_next_start(scene: Scene) -> None:
     futures, soul, work = scene.futures, scene.soul, scene.work
     await soul.run("use alpha")
     before = contents(work)
@@ -158,6 +172,7 @@ async def test_sub_agents_of_futures_come_with_their_world_lines(scene: Scene) -
     }
     assert again.left() == []
     # The next set has names of its own.
+    await again.soul.files_ready()
     await again.soul.travel.rewind(Target(0), "restore")
     (third,) = await again.futures.start(plan("use alpha"))
     await again.futures.ended()
@@ -166,6 +181,7 @@ async def test_sub_agents_of_futures_come_with_their_world_lines(scene: Scene) -
     assert before != after
 
 
+@pytest.mark.exhaustive
 async def test_a_paused_sub_agent_goes_on_in_each_future_as_another_one(scene: Scene) -> None:
     futures, soul = scene.futures, scene.soul
     await soul.run("use alpha")
