@@ -19,7 +19,9 @@ from kimi_tui.tools.agent_kind import AgentKind
 from .conftest import set_environment
 
 FAR, NEAR = "https://models.example.com/v1", "http://127.0.0.1:8080/v1"
-SETTING = f'[providers.far]\ntype = "openai"\nbase_url = "{FAR}"\napi_key = "key"\nmax_parallel = 2\n'
+SETTING = (
+    f'[providers.far]\ntype = "openai"\nbase_url = "{FAR}"\napi_key = "key"\nmax_parallel = 2\n'
+)
 
 
 class Owner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,9 @@ async def test_what_it_has_started_and_left_behind_does_not_hold_it(
 ) -> None:
     monkeypatch.setattr(process, "_LAST_LINES_S", 0.05)
     heard: list[Mapping[str, Any]] = []
-    script = f"sleep 5 & echo '{END}'; echo too bad >&2; exit 3"
-    assert await ran(script, heard) == "too bad"
-    assert [*heard[0]] == ["ended"]
+    script = f"sleep 60 & echo '{{\"left\": '$!'}}'; echo '{END}'; echo too bad >&2; exit 3"
+    try:
+        assert await ran(script, heard) == "too bad"
+        assert [*heard[1]] == ["ended"]
+    finally:
+        os.kill(heard[0]["left"], signal.SIGKILL)
