@@ -6,7 +6,6 @@ writes
     {"facts": [EVENT, …]}   what holds now and no record has
     {"ask": NUMBER, "question": QUESTION, "key": KEY, "tool": TOOL}   an `ApprovalQuestion` of a call
     {"unask": NUMBER}       the call needs no answer any more
-    {"unsaid": TEXT}        a message of the user that came after the turn
 
 and takes `{"type": "answered", "id": NUMBER, …}` with `text`, `rejected` or `problem`, `{"type": "event", "event": EVENT}` with the
 question or the answer as they are published, and `{"type": "mode", "mode": MODE}`. So mode, permissions and the queue of questions
@@ -154,18 +153,11 @@ class AgentChild(FutureChild):
                 if approval is not None:
                     approval.follow_mode(cast("Mode", found.get("mode")))
             case "steer":
-                if soul is not None:
-                    self._say(soul, str(found.get("text", "")))
+                if soul is not None and self._end is None:
+                    soul.say(str(found.get("text", "")))
             case _:
                 return False
         return True
-
-    def _say(self, soul: KimiSoul, text: str) -> None:
-        """Have a message read before the next step; one that comes after the turn is told back."""
-        if self._end is None:
-            soul.say(text)
-        else:
-            self._tell({"unsaid": text})
 
 
 def main() -> int:

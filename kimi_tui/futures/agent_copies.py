@@ -21,6 +21,7 @@ from kimi_tui.filesystem import remove_tree
 from kimi_tui.futures.orders import (
     AgentOrder,
     Order,
+    choice_record,
     event_of,
     event_record,
     kind_record,
@@ -38,7 +39,7 @@ from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tools.outcome import ToolProblem, ToolRejected
 from kimi_tui.wire.codec import Decoder
-from kimi_tui.wire.events import Event, StepRetry
+from kimi_tui.wire.events import Event, SteerTaken, StepRetry
 from kimi_tui.workspace.base import NoBase
 from kimi_tui.workspace.tracker import INTENT_NAME
 
@@ -132,7 +133,7 @@ class CopySet:
         told = Order(
             session=str(order.folder),
             message=order.text,
-            choice=_choice(made),
+            choice=choice_record(_choice(made)),
             options={
                 "mode": order.mode,
                 "sandbox": self._launch.sandbox,
@@ -197,6 +198,8 @@ class _Copy:
         self._is_begun = False
         self._said: list[str] = []
         """What was said before it could take it."""
+        self._unread = list(lenient_json.listing(order.agent.get("said")))
+        """What was said and is not in its conversation yet, oldest first."""
 
     async def run(self) -> CopyEnd:
         """See `RunningCopy.run`."""
@@ -224,7 +227,7 @@ class _Copy:
             for task in asking:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
-            for text in self._said:
+            for text in self._unread:
                 self.owner.unsaid(text)
             if is_moved:
                 await asyncio.to_thread(move_back, self._session)
@@ -249,6 +252,7 @@ class _Copy:
 
     def say(self, text: str) -> None:
         """See `RunningCopy.say`."""
+        self._unread.append(text)
         if self._is_begun:
             self._tell(type="steer", text=text)
         else:
@@ -288,6 +292,8 @@ class _Copy:
             if record is not None and not record.source:
                 if isinstance(record.event, StepRetry) and record.event.status in _TOO_MANY:
                     self._turns.refused(self._key)
+                if isinstance(record.event, SteerTaken) and self._unread:
+                    self._unread.pop(0)
                 self.owner.heard(record)
         elif "gate" in line:
             turns = self._turns
@@ -305,10 +311,8 @@ class _Copy:
             self.owner.begun(self._model, [one for one in found if one is not None])
             self._is_begun = True
             for text in self._said:
-                self.say(text)
+                self._tell(type="steer", text=text)
             self._said.clear()
-        elif "unsaid" in line:
-            self.owner.unsaid(str(line["unsaid"]))
         elif "ask" in line:
             self._take_question(line)
         elif "unask" in line:
@@ -347,15 +351,9 @@ class _Copy:
             answered(text=text)
 
 
-def _choice(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model as the fields of a `ModelChoice`."""
-    facts = {name: made[name] for name in ModelChoice._fields if name in made}
-    capabilities = facts["capabilities"]
-    return {
-        **facts,
-        "capabilities": None if capabilities is None else sorted(capabilities),
-        "headers": dict(facts["headers"]),
-    }
+def _choice(made: Mapping[str, Any]) -> ModelChoice:
+    """Return the model of a sub-agent, by the arguments with which its provider was made."""
+    return ModelChoice(**{name: made[name] for name in ModelChoice._fields if name in made})
 
 
 def _removed(folder: Path) -> None:

@@ -36,9 +36,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from kimi_tui import lenient_json
-from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import ConfigError
-from kimi_tui.futures.orders import Order
+from kimi_tui.futures.orders import Order, choice_of
 from kimi_tui.headless.messages import BadMessage, message_of
 from kimi_tui.headless.output import Output, OutputGone, complain
 from kimi_tui.headless.standard_input import StandardInput
@@ -195,17 +194,13 @@ class FutureChild:
         order = self._order
         mode = cast("Mode", order.options.get("mode", "sandboxed"))
         launch = launch_of(Options(work_dir=os.getcwd(), mode=mode))
-        facts: dict[str, Any] = {**order.choice, "headers": dict(order.choice.get("headers") or {})}
-        for name in ("capabilities", "remarks"):
-            if facts.get(name) is not None:
-                facts[name] = tuple(facts[name])
         config = launch.config
         if order.max_steps:
             control = config.loop_control._replace(max_steps_per_turn=order.max_steps)
             config = config._replace(loop_control=control)
         return launch._replace(
             config=config,
-            choice=ModelChoice(**facts),
+            choice=choice_of(order.choice),
             resume=None,
             mode=mode,
             sandbox=bool(order.options.get("sandbox", True)),
@@ -450,7 +445,7 @@ class FutureChild:
         elif soul is None:
             raise BadMessage("The session is not open yet.")
         elif message.kind in ("user", "steer"):
-            if soul.running:
+            if self._end is None:
                 soul.say(message.text)
         elif message.kind == "answer":
             soul.answer(message.request_id, message.answer, message.text)

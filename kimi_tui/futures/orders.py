@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
 from kimi_tui import lenient_json
+from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.tools.agent_kind import AgentKind
 from kimi_tui.tools.base import ApprovalQuestion, Asks
 from kimi_tui.tools.outcome import FileEdit
@@ -20,7 +21,7 @@ class Order(NamedTuple):
     Attributes:
         session: the folder of its session.
         message: the message of its turn.
-        choice: the model, as a `ModelChoice`.
+        choice: the model, as `choice_record` writes it.
         options: the fields of `Launch` that the command line of the program, or its user, had set: mode, sandbox, bare, added.
         max_steps, max_tokens, max_cost: its limits; 0 for none.
         check: the command of the check; empty for none. `check_s` are the seconds after which it is stopped.
@@ -70,6 +71,23 @@ class AgentOrder(NamedTuple):
     steps: int
     tokens: int
     cost: float
+
+
+def choice_record(choice: ModelChoice) -> dict[str, Any]:
+    """Return a model as values of JSON, with its key."""
+    capabilities = None if choice.capabilities is None else sorted(choice.capabilities)
+    facts = {"capabilities": capabilities, "remarks": list(choice.remarks)}
+    return {**choice._asdict(), **facts, "headers": dict(choice.headers)}
+
+
+def choice_of(record: Mapping[str, Any]) -> ModelChoice:
+    """Return the model of such a record."""
+    capabilities = record["capabilities"]
+    facts: dict[str, Any] = {
+        "capabilities": None if capabilities is None else tuple(capabilities),
+        "remarks": tuple(record["remarks"]),
+    }
+    return ModelChoice(**{**record, **facts})
 
 
 def kind_record(kind: AgentKind) -> dict[str, Any]:

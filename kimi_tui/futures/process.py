@@ -20,6 +20,10 @@ _MOST_LINE = 64 << 20
 _MOST_ERRORS = 4000
 _GRACE_S = 8.0
 """Seconds that a process has for its end in order, before it is killed."""
+_ENDING_S = 30.0
+"""Seconds that a process has to close its session and exit when it has told its end, before it is killed."""
+_LAST_LINES_S = 2.0
+"""Seconds for what a process has written that has exited: another one may hold its pipes open."""
 _SERVER = ("-P", "-X", "utf8", "-m", "kimi_tui.futures.start_server")
 _GONE = "The process that starts futures has ended. Restart kimi-tui to run futures."
 
@@ -178,6 +182,7 @@ class FutureProcess:
         self._writing: asyncio.WriteTransport | None = None
         self._is_over = asyncio.Event()
         self._is_stopped = False
+        self._ending: asyncio.TimerHandle | None = None
         self.pid = 0
         """Its process id; 0 while it does not run."""
 
@@ -201,21 +206,30 @@ class FutureProcess:
         self._say(cast("Mapping[str, Any]", order._asdict()))
         if self._is_stopped:
             self._say({"type": "close"})
-        complaints: asyncio.Task[None] | None = None
+        reading: asyncio.Future[Any] | None = None
+        exiting: asyncio.Future[int] | None = None
         try:
             self.pid = await self._server.begin(
                 self._key, self._words, self._folder, agent=bool(order.agent)
             )
-            complaints = asyncio.create_task(self._read_errors(errors))
-            await self._read(lines)
-            await complaints
-            code = await self._server.exit_code(self._key)
+            reading = asyncio.gather(self._read(lines), self._read_errors(errors))
+            exiting = asyncio.ensure_future(self._server.exit_code(self._key))
+            await asyncio.wait([reading, exiting], return_when=asyncio.FIRST_COMPLETED)
+            # A process ends in order with the server, so that its last lines count before the server's end.
+            is_gone = exiting.done() and exiting.exception() is None
+            await asyncio.wait([reading], timeout=_LAST_LINES_S if is_gone else None)
+            if reading.done():
+                reading.result()
+            code = await exiting
         except BaseException:
             self.kill()
-            if complaints is not None:
-                complaints.cancel()
             raise
         finally:
+            for task in (reading, exiting):
+                if task is not None:
+                    task.cancel()
+            if self._ending is not None:
+                self._ending.cancel()
             self.pid = 0
             self._is_over.set()
             self._writing.close()
@@ -261,7 +275,14 @@ class FutureProcess:
             with contextlib.suppress(ValueError, RecursionError):
                 found: object = json.loads(line)
                 if isinstance(found, dict):
-                    self._heard(cast("Mapping[str, Any]", found))
+                    self._take(cast("Mapping[str, Any]", found))
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        ended = line.get("ended")
+        checks = isinstance(ended, dict) and bool(cast("Mapping[str, Any]", ended).get("checks"))
+        if "checked" in line or ("ended" in line and not checks):
+            self._ending = asyncio.get_running_loop().call_later(_ENDING_S, self.kill)
+        self._heard(line)
 
     async def _read_errors(self, errors: asyncio.StreamReader) -> None:
         while line := await errors.read(_MOST_ERRORS):

@@ -19,15 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import log_words
-from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures import PREFIX
-from kimi_tui.futures.orders import Order
+from kimi_tui.futures.orders import Order, choice_record
 from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
 from kimi_tui.futures.process import FutureProcess, StartServer
@@ -80,6 +79,7 @@ _AGENTS_EACH = 100
 """Names of a kind of sub-agents that each future has before it comes to those of the next one."""
 _LAST_AGENTS = 900_000
 """Names with larger numbers are passed over, as a name has at most six digits."""
+_REFUSED = "You refused what it asked for."
 _NO_STEP = "It ended before it finished a step."
 
 
@@ -97,6 +97,7 @@ class _Future:
         end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
         port: the TCP port that its commands are told to listen on.
         first_agent: the number from which the names of its own sub-agents count.
+        is_ready: whether it can be sent messages; `unread` are those of the user that are not in its conversation yet, oldest first.
     """
 
     state: FutureChanged
@@ -116,6 +117,8 @@ class _Future:
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
+    is_ready: bool = False
+    unread: list[str] = field(default_factory=list[str])
     is_stopped: bool = False
     is_settled: bool = False
     timer: asyncio.TimerHandle | None = None
@@ -451,7 +454,7 @@ class Futures:
         order = Order(
             session=str(future.fork.dir),
             message=planned.message,
-            choice=cast("Mapping[str, Any]", _plain(planned.choice)),
+            choice=choice_record(planned.choice),
             options={
                 "mode": soul.mode,
                 "sandbox": self._launch.sandbox,
@@ -496,6 +499,9 @@ class Futures:
                 cost = float(figures[3])
                 self._change(future, input=counts[0], cached=counts[1], output=counts[2], cost=cost)
         elif "ready" in line:
+            future.is_ready = True
+            for text in future.unread:
+                self._say(key, type="steer", text=text)
             seconds, process = future.plan.caps.seconds, future.process
             if seconds and process is not None:
                 limit = f"It was stopped at its time limit of {seconds:g} s."
@@ -532,6 +538,8 @@ class Futures:
         match event:
             case ev.StepBegin(n):
                 self._change(future, step=n)
+            case ev.SteerTaken():
+                del future.unread[:1]
             case ev.ApprovalRequest():
                 future.asked[event.id] = event
                 self._change(future, state="asking", asks=tuple(future.asked))
@@ -582,8 +590,10 @@ class Futures:
             facts["last_words"] = answer[:_LAST_WORDS]
             reason, kind = str(ended.get("reason")), str(ended.get("kind", ""))
             error = f"{ended.get('error', '')} {ended.get('advice', '')}".strip()
-            if reason in ("done", "rejected"):
+            if reason == "done":
                 facts["state"] = "done"
+            elif reason == "rejected":
+                facts |= {"state": "stopped", "why": _REFUSED}
             elif limit := str(ended.get("limit", "")):
                 facts |= {"state": "stopped", "why": limit}
             elif kind in ("steps", "budget"):
@@ -611,6 +621,8 @@ class Futures:
         if future.is_settled:
             return
         future.is_settled = True
+        for text in future.unread:
+            self._soul.return_unread(f"Future {state.number}", text)
         if fork is None:
             self._publish(future, state)
             return
@@ -686,8 +698,14 @@ class Futures:
     # -- what the user does ----------------------------------------------------------------------
 
     def steer(self, key: str, text: str) -> None:
-        """Say something to a running future; it goes in before its next step."""
-        self._say(key, type="steer", text=text)
+        """Say something to a running future; it goes in before its next step. What it does not read is given back to the user."""
+        future = self._running(key)
+        if future.is_settled:
+            self._soul.return_unread(f"Future {future.state.number}", text)
+            return
+        future.unread.append(text)
+        if future.is_ready:
+            self._say(key, type="steer", text=text)
 
     def answer(self, key: str, request_id: str, answer: ApprovalAnswer, feedback: str = "") -> None:
         """Answer a request of a future; a yes for the session holds for that future."""
@@ -845,10 +863,6 @@ class Futures:
 def _words_of(error: Exception) -> str:
     """Return a sentence about an error."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
-def _plain(choice: ModelChoice) -> dict[str, Any]:
-    return {**choice._asdict(), "headers": dict(choice.headers)}
 
 
 def _differences(folder: Path, work: Path, since: str, newest: str) -> list[FileDifference]:

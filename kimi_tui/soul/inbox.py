@@ -226,6 +226,10 @@ class Inbox:
         """Give messages back to their callers by an event, because they cannot be sent or their turn was stopped."""
         self._give_back(some, handed_back=True)
 
+    def return_text(self, text: str) -> None:
+        """Give a text back by an event that an agent beside the session's own was sent and did not read."""
+        self._give_back((Said(uuid4().hex[:12], text),), handed_back=True)
+
     def _give_back(self, some: Iterable[Said], *, handed_back: bool = False) -> None:
         for one in some:
             if one in self._waiting:

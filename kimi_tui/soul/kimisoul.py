@@ -609,6 +609,18 @@ class KimiSoul:
             self.travel.after = agents.follow_line
         return self._agents
 
+    def return_unread(self, who: str, text: str) -> None:
+        """Give a message back to the user that a future or a sub-agent did not read before it ended.
+
+        Args:
+            who: names it at the beginning of a sentence.
+            text: the message.
+        """
+        self.wire.publish(
+            Notice("info", f"{who} ended before it read your message: {one_line(text)}")
+        )
+        self.inbox.return_text(text)
+
     async def take_in_agents(self) -> None:
         """Publish the sub-agents that came into the session's folder since it was opened. Call it within `when_idle`."""
         if self._agents is None:

@@ -890,8 +890,7 @@ class Subagents(AgentsPart):
 
     def unsaid_in_copy(self, agent: _Agent, text: str) -> None:
         """Take a message that a sub-agent in a copy did not read any more."""
-        words = f"{agent.state.name} ended before it read your message: {one_line(text)}"
-        self._main.wire.publish(ev.Notice("info", words))
+        self._main.return_unread(agent.state.name, text)
 
     async def ask_for(
         self, agent: _Agent, question: ApprovalQuestion, key: str, tool: str, also: Hears
@@ -1016,6 +1015,8 @@ class Subagents(AgentsPart):
         self, agent: _Agent, soul: KimiSoul, failed: str, why: str, about_files: str = ""
     ) -> ToolOutcome:
         text = _last_answer(soul.session.context.messages)
+        for said in soul.inbox.take_back_all():
+            self._main.return_unread(agent.state.name, said.text)
         await soul.file_history.settled()
         state = "failed" if failed == "failed" else "stopped" if failed else "done"
         await self._change_stored(

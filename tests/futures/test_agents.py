@@ -262,8 +262,13 @@ async def test_one_is_stopped_alone_and_its_finished_steps_stay(scene: Scene) ->
     turn = asyncio.create_task(soul.run("wait"))
     await second_calls(heard, {"general-1"})
     assert soul.agents is not None
+    ear = Ear(soul.wire)
+    soul.agents.steer("general-1", "never read")
     await soul.agents.stop("general-1")
     assert await turn == "done"
+    words = "general-1 ended before it read your message: never read"
+    assert [one.text for one in ear.notices()] == [words]
+    assert [one.text for one in ear.of(ev.SteerTaken) if one.handed_back] == ["never read"]
     assert [one.state for one in soul.agents.states] == ["stopped", "done"]
     assert (work / "wait.md").read_text() == "wait"
     assert (work / "binary").exists()

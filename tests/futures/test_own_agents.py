@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator
@@ -23,7 +24,9 @@ from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 
 from .conftest import Scene, contents, make_files, set_environment
+from .test_running import until
 
+SUMMARY = "Begin with what was done."
 COMMANDS = {
     "alpha": "echo alpha >> src/f1.py",
     "beta": "rm src/f2.py",
@@ -47,8 +50,18 @@ def act(request: Request) -> Answer:
             more: dict[str, Any] = {"sandbox": "off", "why": "Ask."} if word == "ask" else {}
             return call("Shell", {"command": COMMANDS[word], **more}, usage=(1100, 20))
         return say(f"I did {word}.", usage=(1200, 10))
-    told = [found[1] for one in texts if (found := re.search(r"(use [a-z ]+|on\.|hello)", one))]
+    if "It is data to summarise" in texts[-1]:
+        return say(SUMMARY, usage=(100, 50))
+    told = [
+        found[1] for one in texts if (found := re.search(r"(use [a-z ]+|on\.|hello|much)", one))
+    ]
     words = [one for one in told[-1].split() if one in COMMANDS]
+    if "mail" in told[-1] and messages[-1]["role"] == "tool" and "It is done." not in texts[-1]:
+        return call("SendDMail", {"message": "It is done.", "checkpoint_id": 3})
+    if "It is done." in texts[-1]:
+        words = []
+    if "much" in told[-1] and messages[-1]["role"] == "user":
+        return say("Much is said here. " * 1500, usage=(100, 5))
     if messages[-1]["role"] == "tool" or not words:
         return say("All is done.", usage=(100, 5))
     return calls(
@@ -56,16 +69,20 @@ def act(request: Request) -> Answer:
             ("Agent", {"description": one, "prompt": f"do {one}", "kind": "general"})
             for one in words
         ],
-        usage=(100, 5),
+        usage=(15_500 if "full" in told[-1] else 100, 5),
     )
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
+async def scene(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[Scene]:
     work = tmp_path / "work"
     make_files(work)
     async with ChatServer(check=act) as server:
         set_environment(monkeypatch, tmp_path, server.base_url)
+        if window := getattr(request, "param", ""):
+            monkeypatch.setenv("KIMI_MODEL_MAX_CONTEXT_SIZE", window)
         launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
         opened = await open_session(launch)
         if opened.soul.mode != "sandboxed":
@@ -110,7 +127,21 @@ async def said_by(scene: Scene, name: str) -> list[str]:
     return [one.event.text for one in history if isinstance(one.event, ev.TextPart)]
 
 
-async def test_sub_agents_of_futures_come_with_their_world_lines(scene: Scene) -> None:
+async def test_a_sub_agent_of_a_future_comes_with_its_world_line(scene: Scene) -> None:
+    futures, soul = scene.futures, scene.soul
+    (key,) = await futures.start(plan("use alpha"))
+    await soul.run("use beta")
+    await futures.ended()
+    assert await cards(scene) == {"general-1": "done"}
+    assert await cards_of_line(scene, futures.state(key).world_line) == {"general-101": "done"}
+    await futures.make_current(key)
+    assert await cards(scene) == {"general-101": "done"}
+    assert await said_by(scene, "general-101") == ["I did alpha."]
+    assert scene.left() == []
+
+
+@pytest.mark.exhaustive
+async def test_each_step_of_them_can_be_gone_back_to_also_at_the_next_start(scene: Scene) -> None:
     futures, soul, work = scene.futures, scene.soul, scene.work
     await soul.run("use alpha")
     before = contents(work)
@@ -158,6 +189,7 @@ async def test_sub_agents_of_futures_come_with_their_world_lines(scene: Scene) -
     }
     assert again.left() == []
     # The next set has names of its own.
+    await again.soul.files_ready()
     await again.soul.travel.rewind(Target(0), "restore")
     (third,) = await again.futures.start(plan("use alpha"))
     await again.futures.ended()
@@ -166,6 +198,7 @@ async def test_sub_agents_of_futures_come_with_their_world_lines(scene: Scene) -
     assert before != after
 
 
+@pytest.mark.exhaustive
 async def test_a_paused_sub_agent_goes_on_in_each_future_as_another_one(scene: Scene) -> None:
     futures, soul = scene.futures, scene.soul
     await soul.run("use alpha")
@@ -204,3 +237,91 @@ async def test_a_future_that_is_stopped_while_its_sub_agent_works_keeps_it(scene
     assert await soul.run("Go on.") == "done"
     await soul.travel.rewind(Target(2), "restore")
     assert not (scene.work / "wait.md").exists()
+
+
+@pytest.mark.exhaustive
+async def test_two_of_a_future_ask_while_the_session_goes_back_and_another_future_is_taken(
+    scene: Scene,
+) -> None:
+    futures, soul, work = scene.futures, scene.soul, scene.work
+    before = contents(work)
+    await soul.run("use beta")
+    asks, done = await futures.start(plan("use ask ask", "use alpha"))
+    await until(scene, done, lambda state: state.world_line > 0)
+    await until(scene, asks, lambda state: state.state == "asking")
+    # The session goes back to before the checkpoint with which both have begun, and on, while one asks.
+    await soul.travel.rewind(Target(2), "restore")
+    assert contents(work) == before
+    await futures.make_current(done)
+    assert await cards(scene) == {"general-1": "done", "general-201": "done"}
+    assert (work / "alpha.md").exists()
+    ((key, request),) = futures.asked
+    assert (key, request.tool) == (asks, "Shell")
+    assert request.agent == "general-101"
+    futures.answer(asks, request.id, "once")
+    await until(scene, asks, lambda state: state.state == "asking" and not is_(request, futures))
+    await soul.travel.undo()
+    await soul.run("use beta")
+    ((_, second),) = futures.asked
+    futures.answer(asks, second.id, "no")
+    await futures.ended()
+    assert futures.state(asks).state == "done"
+    shown = await cards_of_line(scene, futures.state(asks).world_line)
+    assert shown == {"general-1": "done", "general-101": "done", "general-102": "stopped"}
+    await futures.make_current(asks)
+    assert await cards(scene) == shown
+    assert (await said_by(scene, "general-101"))[-1] == "I did ask."
+    assert scene.left() == []
+
+
+def is_(request: ev.ApprovalRequest, futures: Futures) -> bool:
+    """Whether a request still waits."""
+    return any(one.id == request.id for _, one in futures.asked)
+
+
+@pytest.mark.exhaustive
+async def test_what_a_future_left_by_a_dmail_has_its_sub_agents(scene: Scene) -> None:
+    futures, soul = scene.futures, scene.soul
+    (mails,) = await futures.start(plan("use mail alpha"))
+    await futures.ended()
+    state = futures.state(mails)
+    assert state.state == "done", state
+    lines = sorted(
+        (await asyncio.to_thread(soul.session.world_lines.list, soul.session.context.world_line)),
+        key=lambda one: one.n,
+    )
+    assert len(lines) == 2
+    left = next(one.n for one in lines if one.n != state.world_line)
+    assert await cards_of_line(scene, left) == {"general-101": "done"}
+    await soul.travel.rewind(Target(END, left), "restore")
+    assert await cards(scene) == {"general-101": "done"}
+    assert (scene.work / "alpha.md").exists()
+    await futures.make_current(mails)
+    await soul.travel.undo()
+    await soul.travel.undo()
+    assert not (scene.work / "alpha.md").exists()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scene", ["16000"], indirect=True)
+async def test_what_a_future_left_by_a_compaction_has_its_sub_agents(scene: Scene) -> None:
+    futures, soul = scene.futures, scene.soul
+    await soul.run("Say much.")
+    await soul.run("use beta")
+    (full,) = await futures.start(plan("use full alpha"))
+    await futures.ended()
+    state = futures.state(full)
+    lines = await asyncio.to_thread(soul.session.world_lines.list, soul.session.context.world_line)
+    left = next(one.n for one in lines if one.n != state.world_line)
+    shown = {"general-1": "done", "general-101": "done"}
+    assert await cards_of_line(scene, left) == shown
+    await futures.make_current(full)
+    assert (scene.work / "alpha.md").exists()
+    assert SUMMARY in str([one.text for one in soul.session.context.messages])
+    await soul.travel.rewind(Target(END, left), "restore")
+    assert await cards(scene) == shown
+    assert (scene.work / "alpha.md").exists()
+    for _ in range(2):
+        await soul.travel.undo()
+    assert not (scene.work / "alpha.md").exists()
+    assert (scene.work / "beta.md").exists()

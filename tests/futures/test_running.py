@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from support.made_images import flat, saved
+from support.soul import Ear
 
 from kimi_tui.commands import time_travel
 from kimi_tui.config.model_choice import ModelChoice
@@ -21,7 +22,7 @@ from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.sandbox.view import Tier
-from kimi_tui.wire.events import EventRecord, FutureChanged
+from kimi_tui.wire.events import EventRecord, FutureChanged, SteerTaken
 
 from .conftest import Scene, contents
 
@@ -157,6 +158,40 @@ async def test_a_future_is_steered_asked_and_stopped(scene: Scene) -> None:
     state = futures.state(wait)
     assert (state.state, state.step) == ("stopped", 2)
     assert [f.path for f in await futures.differences(wait)][-1] == "waiting" or state.files >= 1
+    assert state.world_line
+
+
+@pytest.mark.exhaustive
+async def test_a_message_that_a_future_does_not_read_comes_back(scene: Scene) -> None:
+    futures, ear = scene.futures, Ear(scene.soul.wire)
+    (wait,) = await futures.start(FuturesPlan(Target(END), (Variant("do wait"),)))
+    futures.steer(wait, "first")
+    await until(scene, wait, lambda state: state.step == 2)
+    futures.steer(wait, "second\nand more")
+    futures.steer(wait, "third")
+    await futures.stop(wait)
+    await futures.ended()
+    told = [one.text for one in ear.notices() if "read your message" in one.text]
+    assert told == [
+        "Future 1 ended before it read your message: second and more",
+        "Future 1 ended before it read your message: third",
+    ]
+    back = [one for one in ear.of(SteerTaken) if one.handed_back]
+    assert [one.text for one in back] == ["second\nand more", "third"]
+    await futures.make_current(wait)
+    assert "first" in [one.text for one in scene.soul.session.context.messages]
+
+
+@pytest.mark.exhaustive
+async def test_a_future_that_is_refused_without_a_reason_is_stopped(scene: Scene) -> None:
+    futures = scene.futures
+    (ask,) = await futures.start(FuturesPlan(Target(END), (Variant("do ask"),)))
+    await until(scene, ask, lambda state: state.state == "asking")
+    ((_, request),) = futures.asked
+    futures.answer(ask, request.id, "no")
+    await futures.ended()
+    state = futures.state(ask)
+    assert (state.state, state.why) == ("stopped", "You refused what it asked for.")
     assert state.world_line
 
 
@@ -474,6 +509,6 @@ async def test_the_command_line_takes_up_what_a_killed_program_left(
     session = scene.soul.session.id
     arguments = ["1", "--files", "restore", "--session", session]
     assert await asyncio.to_thread(time_travel.run, "switch", arguments) == 0
-    assert "1 future kept" in capsys.readouterr().err
+    assert "1 future is kept" in capsys.readouterr().err
     assert (scene.work / "alpha.txt").exists()
     assert scene.left() == []

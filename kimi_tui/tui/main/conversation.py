@@ -948,6 +948,8 @@ class ConversationController:
 
     async def _rebuild(self, soul: KimiSoul) -> None:
         try:
+            # As long as the operation runs, the record alone is told, which lacks what a future said.
+            await soul.settled()
             history = await soul.history()
             last = history[-1].seq if history else 0
 

@@ -1311,9 +1311,9 @@ class MainScreen(Screen[None]):
     @staticmethod
     def _stopped_by(asked: Asked) -> str:
         """Return what Esc in the question of a request stops, in words."""
-        if asked.request.agent:
-            return "this sub-agent"
-        return "this future" if asked.asker else "the turn"
+        if asked.asker:
+            return "this future"
+        return "this sub-agent" if asked.request.agent else "the turn"
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
         """Show what a D-Mail would drop and leave while its request waits: in the panel, the chat and the gauge."""

@@ -1,0 +1,80 @@
+"""The program's side of the process of a future: when it is taken for ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kimi_tui.futures import process
+from kimi_tui.futures.orders import Order
+from kimi_tui.futures.process import FutureProcess, StartServer
+
+END = '{"ended": {"reason": "done", "checks": false}}'
+
+
+class ScriptServer(StartServer):
+    """Starts a shell script in the place of the engine."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__(["one"], os.environ)
+        self._script = script
+        self._shell: asyncio.subprocess.Process | None = None
+        (read, write), (out, told), (errors, said) = os.pipe(), os.pipe(), os.pipe()
+        self._theirs = read, told, said
+        self._ends["one"] = process._Ends(write, out, errors)
+
+    async def begin(
+        self, key: str, words: Sequence[str], folder: Path, *, agent: bool = False
+    ) -> int:
+        read, told, said = self._theirs
+        self._shell = await asyncio.create_subprocess_exec(
+            "sh", "-c", self._script, stdin=read, stdout=told, stderr=said
+        )
+        for one in self._theirs:
+            os.close(one)
+        return self._shell.pid
+
+    async def exit_code(self, key: str) -> int:
+        assert self._shell is not None
+        return await self._shell.wait()
+
+
+async def ran(script: str, heard: list[Mapping[str, Any]]) -> str:
+    """Run a script as the process of a future; return why it ended too early."""
+    one = FutureProcess("one", ScriptServer(script), heard.append, (), Path())
+    async with asyncio.timeout(20):
+        return await one.run(Order("", "", {}, {}))
+
+
+async def test_one_that_hangs_after_its_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_ENDING_S", 0.01)
+    heard: list[Mapping[str, Any]] = []
+    assert await ran(f"echo '{END}'; exec sleep 60", heard) == "Its process was killed by SIGKILL."
+    assert [*heard[0]] == ["ended"]
+
+
+async def test_a_check_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_ENDING_S", 0.01)
+    heard: list[Mapping[str, Any]] = []
+    checks = END.replace("false", "true")
+    assert await ran(f"echo '{checks}'; sleep 0.3; echo '{{\"checked\": {{}}}}'", heard) == ""
+    assert [*heard[1]] == ["checked"]
+
+
+async def test_what_it_has_started_and_left_behind_does_not_hold_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_LAST_LINES_S", 0.05)
+    heard: list[Mapping[str, Any]] = []
+    script = f"sleep 60 & echo '{{\"left\": '$!'}}'; echo '{END}'; echo too bad >&2; exit 3"
+    try:
+        assert await ran(script, heard) == "too bad"
+        assert [*heard[1]] == ["ended"]
+    finally:
+        os.kill(heard[0]["left"], signal.SIGKILL)
