@@ -58,6 +58,7 @@ TESTS = {
     "external/serving.py": "external/test_turns.py external/test_beside_turns.py",
     "external/soul.py": "external/test_turns.py external/test_beside_turns.py",
     "external/turns.py": "external/test_turns.py external/test_beside_turns.py",
+    "futures/__init__.py": "futures/test_running.py",
     "futures/agent_child.py": "futures/test_agents.py",
     "futures/agent_copies.py": "futures/test_agents.py",
     "futures/leftovers.py": "futures/test_running.py commands/test_futures.py",

@@ -16,6 +16,7 @@ from support.soul import Stage, next_event, stage, until_end
 from kimi_tui.filesystem import Storage
 from kimi_tui.hooks.definitions import FoundHooks, Hook
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import Target
@@ -535,10 +536,11 @@ async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
 
 async def test_its_kind_says_how_much_it_thinks(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
-        kinds = [
-            AgentKind("deep", "thinks", "Think.", effort="high"),
-            AgentKind("plain", "", "Do."),
-        ]
+        made_with = on.soul.model.require().made_with
+        assert made_with is not None
+        # The server of this dialect takes efforts.
+        on.soul.set_provider(OpenAICompatible(**{**made_with, "dialect": "gemini"}))
+        kinds = [AgentKind("deep", "", "Think.", effort="high"), AgentKind("plain", "", "Do.")]
         on.soul.change_tools([AgentTool(kinds)], ["Agent"])
         on.server.script(
             calls([agent("x", "deep")]),
