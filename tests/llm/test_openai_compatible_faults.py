@@ -109,6 +109,11 @@ FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
         "was complete",
     ),
     "malformed chunk": (stream(delta(content="a"), Chunk("{oops")), APIStreamError, "not JSON"),
+    "malformed beside another": (
+        Answer((delta(content="a"), Raw(b"data: {}\ndata: {oops\n\n"))),
+        APIStreamError,
+        "not JSON",
+    ),
     "no finish reason": (
         say("a", finish=None, usage=None, done=False),
         APIStreamError,
