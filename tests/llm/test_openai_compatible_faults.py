@@ -109,11 +109,6 @@ FAULTS: dict[str, tuple[Answer, type[LLMError], str]] = {
         "was complete",
     ),
     "malformed chunk": (stream(delta(content="a"), Chunk("{oops")), APIStreamError, "not JSON"),
-    "malformed beside another": (
-        Answer((delta(content="a"), Raw(b"data: {}\ndata: {oops\n\n"))),
-        APIStreamError,
-        "not JSON",
-    ),
     "no finish reason": (
         say("a", finish=None, usage=None, done=False),
         APIStreamError,
@@ -175,6 +170,18 @@ async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool, fa
             assert words in notices[0].reason
         finally:
             await provider.aclose()
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_the_last_event_needs_no_blank_line_behind_it(chunked: bool, far: None) -> None:
+    end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}'
+    async with ChatServer(chunked=chunked) as server:
+        provider = OpenAICompatible(
+            provider="p", base_url=server.base_url, api_key="", model="m", dialect="generic"
+        )
+        server.script(Answer((delta(content="a"), Raw(end))))
+        assert (await ask(provider)).message.text == "a"
+        await provider.aclose()
 
 
 FINAL: dict[str, tuple[Answer, type[LLMError], str]] = {

@@ -614,3 +614,12 @@ def test_an_empty_field_of_reasoning_is_kept_only_where_no_reasoning_came() -> N
     ):
         found = message(*chunks)
         assert [part.think for part in found.parts if isinstance(part, ThinkPart)] == thoughts
+
+
+def test_of_several_values_in_an_event_each_has_to_be_json() -> None:
+    decoder = ChunkDecoder(ResponseContext("h", "m"))
+    chunk = b'{"choices": [{"index": 0, "delta": {"content": "a"}}]}'
+    assert decoder.decode(SSEvent("", chunk + b"\n[DONE]")) == [TextDelta("a")]
+    assert decoder.done
+    with pytest.raises(APIStreamError, match="not JSON"):
+        decoder.decode(SSEvent("", chunk + b"\n{oops"))

@@ -34,7 +34,7 @@ RULES = [
     "**/deep\n", "sub/**/f.py\n", "\\#hash\n", "\\!bang\n", "x[1].txt\n", "trailing\\ \n", "a?py\n",
     "# a comment\n\n*.log  \n", "*.txt\n!b.txt\n", "a\\\n*.py\n", "/*\n!/sub\n/sub/*\n!/sub/deep\n",
     "node_modules\n.dotted\n", "sub/\n!sub/c.txt\n", "*.txt\r\n!b.txt\r\n", "",
-    "[[:alpha:]].txt\n", "[!a-z]*\n", "[]x]*\n", "x[[]1].txt\n", "[a\n*.py\n", "?.??\n", "***/deep\n", "/**/e.txt\n",
+    "[[:alpha:]].txt\n", "[[:]a].py\n", "[!a-z]*\n", "[]x]*\n", "x[[]1].txt\n", "[a\n*.py\n", "?.??\n", "***/deep\n", "/**/e.txt\n",
     "sub/**\n!sub/deep\n", "**/in/**\n", "s?b/[cd].*\n", "\ufeff*.txt\n", "*.txt\t\n", "[[:nonsense:]]*\n", "a.[^p]*\n",
     "build/*\n!build/i*\n", "*a*.*t*\n", "n*e_m*s/p\n", "trailing   \\ \n", "/*/deep/\n", "\\*\n", "b.tx\\t\n",
 ]  # fmt: skip

@@ -269,12 +269,12 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     ):
         (work / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / ".git" / name).write_text("x\n")
-    # Deeper than is looked, but named by the repository.
-    deep = work / "a/b/c/d/e/f/g/h/i/j"
+    # In a folder that is passed over, but named by the repository.
+    deep = work / "a/b/c/d/e/node_modules/f"
     deep.mkdir(parents=True)
     git("init", "-q", within=deep)
     (work / ".gitmodules").write_text(
-        '[submodule "f"]\n\tpath = a/b/c/d/e/f/g/h/i/j\n\tpath = ../../x\n'
+        '[submodule "f"]\n\tpath = a/b/c/d/e/node_modules/f\n\tpath = ../../x\n'
     )
     found = policy_for(work, SandboxSettings(), environ)
     for name in (
@@ -284,11 +284,11 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
             ".git/rebase-merge/git-rebase-todo",
             ".git/rebase-merge/strategy",
         ),
-        *("a/b/c/d/e/f/g/h/i/j/.git/hooks/new", "a/b/c/d/e/f/g/h/i/j/.git/config"),
+        *("a/b/c/d/e/node_modules/f/.git/hooks/new", "a/b/c/d/e/node_modules/f/.git/config"),
     ):
         assert not found.may_write(name), name
     assert found.may_write("sub/store/objects/x")
-    assert found.may_write("a/b/c/d/e/f/g/h/i/j/x")
+    assert found.may_write("a/b/c/d/e/node_modules/f/x")
     # A file system that ignores case shows it like this.
     (work / ".GIT/hooks").mkdir(parents=True)
     (work / ".GIT/hooks/pre-push").write_text("x\n")
