@@ -623,3 +623,13 @@ def test_of_several_values_in_an_event_each_has_to_be_json() -> None:
     assert decoder.done
     with pytest.raises(APIStreamError, match="not JSON"):
         decoder.decode(SSEvent("", chunk + b"\n{oops"))
+
+
+def test_reasoning_that_comes_in_two_fields_is_taken_once() -> None:
+    decoder = ChunkDecoder(ResponseContext("h", "m"))
+    details = [{"type": "reasoning.text", "text": "as details"}]
+    delta = {"reasoning": "in words", "reasoning_details": details}
+    data = json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode()
+    (thought,) = decoder.decode(SSEvent("", data))
+    assert isinstance(thought, ThinkDelta)
+    assert (thought.text, thought.details) == ("in words", tuple(details))

@@ -113,6 +113,7 @@ def test_an_operation_is_read_as_it_was_written() -> None:
     assert JournalEntry.parse(entry.record()) == entry
     least = JournalEntry("files", "id", reason="files")
     assert JournalEntry.parse(least.record()) == least
+    assert JournalEntry.parse({"op": "files", "id": "id"}) == JournalEntry("files", "id")
     for record in ({"op": "other", "id": "x"}, {"op": "rewind"}, {"op": 1, "id": "x"}):
         assert JournalEntry.parse(record) is None
 

@@ -401,6 +401,7 @@ def test_the_checkpoints_of_agents_end_their_own_steps_alone_also_when_they_are_
     for one in (log, again):
         assert one._next_marks == {"own": "own next"}
         assert one._last_marks == {"": "own next", "general-1": "beside"}
+        assert one.marked_at("nobody") == -1
 
 
 # File systems that ignore case, have short names and streams, or skip characters may find these files.
