@@ -19,7 +19,7 @@ from kimi_tui.llm.errors import (
     error_of_response,
 )
 from kimi_tui.llm.message import Message, ThinkPart
-from kimi_tui.llm.provider import StreamItem, TextDelta, Usage
+from kimi_tui.llm.provider import StreamItem, TextDelta, ThinkDelta, Usage
 from kimi_tui.llm.stream import ChunkDecoder, SSEDecoder, SSEvent
 
 
