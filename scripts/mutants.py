@@ -355,6 +355,8 @@ def main() -> None:
     options.report.parent.mkdir(exist_ok=True)
     # The copies are below the checkout, since the sandbox covers folders of all users, where tests' programs could not be read.
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=options.report.parent) as base:
+        # Tests of the sandbox run commands as another user, who has to reach the copies.
+        os.chmod(base, 0o755)
         copies = Copies(Path(base), options.jobs, options.marks)
         until = time.monotonic() + options.minutes * 60
 
