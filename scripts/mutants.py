@@ -58,8 +58,9 @@ TESTS = {
     "external/serving.py": "external/test_turns.py external/test_beside_turns.py",
     "external/soul.py": "external/test_turns.py external/test_beside_turns.py",
     "external/turns.py": "external/test_turns.py external/test_beside_turns.py",
-    "futures/agent_child.py": "futures/test_agents.py",
-    "futures/agent_copies.py": "futures/test_agents.py",
+    "futures/__init__.py": "futures/test_running.py",
+    "futures/agent_child.py": "futures/test_agent_lines.py futures/test_agents.py",
+    "futures/agent_copies.py": "futures/test_agent_lines.py futures/test_agents.py",
     "futures/leftovers.py": "futures/test_running.py commands/test_futures.py",
     "futures/orders.py": "futures/test_*.py",
     "futures/planning.py": "futures/test_running.py commands/test_futures.py",
@@ -68,9 +69,9 @@ TESTS = {
     "futures/start_server.py": "futures/test_running.py futures/test_agents.py",
     "futures/values.py": "futures/test_running.py commands/test_futures.py",
     "futures/world_line.py": "futures/test_running.py",
-    "llm/stream.py": "llm/test_stream_*.py llm/test_tool_call_pieces.py llm/test_openai_compatible_faults.py",
+    "llm/stream.py": "llm/test_stream_*.py llm/test_waiting.py llm/test_tool_call_pieces.py llm/test_openai_compatible_faults.py",
     "session/aside.py": "session/test_store.py soul/test_opening.py",
-    "session/context.py": "session/test_context*.py session/test_undo.py",
+    "session/context.py": "session/test_context*.py session/test_undo.py session/test_rotation_prefetch.py",
     "session/context_file.py": "session/test_context*.py session/test_world_lines.py",
     "session/errors.py": "session/test_store*.py session/test_lock.py",
     "session/fork.py": "commands/test_sessions.py soul/test_opening.py soul/test_images.py",
@@ -97,8 +98,8 @@ TESTS = {
     "soul/git_commits.py": "commands/test_to_git.py",
     "soul/history.py": "soul/test_history*.py soul/test_rebuilt_history.py",
     "soul/hook_events.py": "soul/test_hooks.py",
-    "soul/kimisoul.py": "soul/test_kimisoul*.py soul/test_headless.py soul/test_operations.py",
-    "soul/loop.py": "soul/test_loop*.py soul/test_kimisoul_turns.py soul/test_odd_streams.py soul/test_waits.py",
+    "soul/kimisoul.py": "soul/test_kimisoul*.py soul/test_headless.py soul/test_inbox.py soul/test_operations.py",
+    "soul/loop.py": "soul/test_loop*.py soul/test_kimisoul_turns.py soul/test_odd_streams.py soul/test_waits.py soul/test_added_folders.py soul/test_dmail_rules.py",
     "soul/mcp_host.py": "mcp/test_session.py mcp/test_servers.py",
     "soul/parts.py": "soul/test_operations.py soul/test_kimisoul*.py",
     "soul/past_search.py": "commands/test_bisect.py",
@@ -354,6 +355,8 @@ def main() -> None:
     options.report.parent.mkdir(exist_ok=True)
     # The copies are below the checkout, since the sandbox covers folders of all users, where tests' programs could not be read.
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=options.report.parent) as base:
+        # Tests of the sandbox run commands as another user, who has to reach the copies.
+        os.chmod(base, 0o755)
         copies = Copies(Path(base), options.jobs, options.marks)
         until = time.monotonic() + options.minutes * 60
 

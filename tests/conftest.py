@@ -74,11 +74,22 @@ SLOW = (
     "projection/test_time_travel_state_machine.py",
     "workspace/test_restore_nothing_lost.py",
     # These start, stop and kill commands, and test what commands can reach.
+    "commands/test_bisect.py",
+    "soul/test_standing_yes.py",
     "tools/sandbox/test_escapes.py",
     "tools/sandbox/test_everyday.py",
+    "tools/sandbox/test_home.py",
+    "tools/sandbox/test_layers.py",
+    "tools/sandbox/test_private_layers.py",
     "tools/test_command_groups.py",
+    "tools/test_confined_search.py",
     "tools/test_jobs.py",
+    "tools/test_past_command.py",
     "tools/test_shell.py",
+    # These start the program, or the processes of futures; `soul/test_agents_in_copies.py` tests the same without a process.
+    "futures/test_agents.py",
+    "futures/test_running.py",
+    "headless/test_process.py",
     # These use files of whole sessions, and images of every kind.
     "soul/test_compatibility.py",
     "soul/test_file_history.py",
@@ -93,10 +104,13 @@ SLOW = (
     # These run command lines over stored sessions, and those of the demo.
     "commands/test_sessions.py",
     "commands/test_time_travel.py",
+    "commands/test_to_git.py",
     "demo/test_story.py",
-    # These use long texts, and the worst input of every part.
+    "export/test_story.py",
+    # These use long texts, the worst input of every part, and many operations at random.
     "llm/test_hostile_text.py",
     "soul/test_history_",
+    "soul/test_listeners.py",
     "soul/test_one_figure.py",
     "soul/test_rebuilt_history",
     "test_hostile_text.py",

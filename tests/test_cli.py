@@ -245,6 +245,7 @@ HEAVY = (
 ENGINE = tuple(f"kimi_tui.{part}" for part in ("soul", "session", "wire", "llm", "tools"))
 
 
+@pytest.mark.slow  # it starts the program
 @pytest.mark.parametrize("configured", first_only([True, False]))
 def test_nothing_heavy_is_imported_before_the_first_paint(configured: bool) -> None:
     keys = {"KIMI_API_KEY": "k", "KIMI_BASE_URL": "http://127.0.0.1:9/v1"} if configured else {}

@@ -37,6 +37,7 @@ def _script(name: str) -> ModuleType:
     return made
 
 
+@pytest.mark.slow  # it reads the whole program
 def test_the_list_of_texts_is_that_of_the_program() -> None:
     page = _script("make_strings").page(lambda path: parsed(path)[1])
     stored = (ROOT / "docs" / "strings.md").read_text("utf-8")

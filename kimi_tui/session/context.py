@@ -290,7 +290,7 @@ class Context:
         """The number of messages that are, at least in part, in memory only; markers do not count."""
         safe = self.size_bytes - self.unsaved_bytes
         first = self.index.messages_before(safe)
-        return self.index.counts(first)[0] if self.unsaved_bytes else 0
+        return self.index.counts(first)[0]
 
     @property
     def unsaved_words(self) -> str:

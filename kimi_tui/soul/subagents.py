@@ -609,10 +609,7 @@ class Subagents(AgentsPart):
         """See `AgentsPart.together`."""
         over = {one.state.key for one in self._agents.values() if one.state.is_over}
         begin, makes = [key for key in keys if key not in over], self._main.agent_copies
-        make = None
-        if makes is not None and len(begin) > 1:
-            make = partial(makes, len(keys))
-        found = _Together(keys, make)
+        found = _Together(keys, None if makes is None else partial(makes, len(keys)))
         found.on_end = self._close_copies
         self._sets |= dict.fromkeys(begin if len(begin) > 1 else (), found)
         return found
@@ -819,7 +816,6 @@ class Subagents(AgentsPart):
     async def _to_its_end(self, agent: _Agent, copy: RunningCopy) -> CopyEnd:
         """Run a sub-agent in its copy; it is stopped in order if this is cancelled."""
         self._follow_mode()
-        agent.is_working = True
         for text in agent.said:
             copy.say(text)
         agent.said.clear()
@@ -833,7 +829,7 @@ class Subagents(AgentsPart):
             await asyncio.wait([running])
             raise
         finally:
-            agent.is_working, agent.is_ending = False, True
+            agent.is_ending = True
             await self._take_back(agent)
 
     async def _take_back(self, agent: _Agent) -> None:

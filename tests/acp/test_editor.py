@@ -436,6 +436,7 @@ async def test_standard_output_is_the_protocols_alone(desk: Desk) -> None:
     assert editor.text == "Hello."
 
 
+@pytest.mark.slow  # it starts the program
 def test_lines_that_are_no_messages_are_answered_and_ignored(desk: Desk) -> None:
     start = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}}
     lines = [

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import signal
-import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
+from support import agent_kills
+from support.agent_kills import kill, program, tells, until
 from support.chat_server import ChatServer, strict
 
 from kimi_tui.launch import Options, launch_of
@@ -28,30 +27,9 @@ from .test_kills import nothing_lies_about, nothing_runs, processes_of
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(300)]
 
-PROGRAM = """
-import os, signal, sys
-from kimi_tui.cli import main
-{patch}
-sys.exit(main(["-p", "do both", "--mode", "sandboxed", "--output-format", "stream-json"]))
-"""
-Line = dict[str, Any]
-
-
-def _of(line: Line, kind: str, **facts: object) -> bool:
-    return line["type"] == kind and all(line.get(name) == value for name, value in facts.items())
-
-
-PHASES: dict[str, Callable[[Line], bool]] = {
-    "called": lambda line: _of(line, "ToolCall", name="Agent"),
-    "copying": lambda line: _of(line, "AgentChanged", state="waiting"),
-    "begun": lambda line: _of(line, "AgentChanged", state="working"),
-    "its first message": lambda line: _of(line, "CheckpointCreated", source="general-1"),
-    "its first call": lambda line: _of(line, "ToolCall", source="general-1"),
-    "its first file": lambda line: _of(line, "ToolResult", source="general-1"),
-    "its command": lambda line: _of(line, "AgentChanged", name="general-2", calls=2),
-    "its last answer": lambda line: _of(line, "TurnEnd", source="general-1"),
-    "the first ended": lambda line: _of(line, "AgentChanged", state="done"),
-    "its result": lambda line: _of(line, "ToolResult", source=""),
+PHASES = {
+    **agent_kills.PHASES,
+    "its command": lambda line: tells(line, "AgentChanged", name="general-2", calls=2),
 }
 PATCHES = {
     "applying": """
@@ -82,17 +60,6 @@ def killed(self, records):
 SnapshotLog.add_all = killed
 """,
 }
-
-
-async def until(program: asyncio.subprocess.Process, holds: Callable[[Line], bool] | None) -> None:
-    """Read what a program tells until a line is as wanted, or it ends."""
-    assert program.stdout is not None
-    async with asyncio.timeout(150):
-        async for data in program.stdout:
-            if holds is not None and holds(json.loads(data)):
-                return
-    if holds is not None:
-        pytest.fail("the phase was not reached")
 
 
 def engines_of(work: Path) -> list[int]:
@@ -131,59 +98,39 @@ async def looks_right(work: Path, before: str, server: ChatServer) -> None:
     await nothing_lies_about()
 
 
+@pytest.fixture
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[ChatServer]:
+    """A model that has two sub-agents write at once, and the work folder of the program."""
+    make_files(tmp_path / "work")
+    test_agents.TASKS[:] = [["alpha", "beta"]]
+    async with ChatServer(check=test_agents.act) as found:
+        set_environment(monkeypatch, tmp_path, found.base_url)
+        yield found
+
+
 @pytest.mark.parametrize("whom", ["program", "all"])
 @pytest.mark.parametrize("phase", [*PHASES, *PATCHES])
 async def test_a_kill_of_the_program_in_each_phase(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str, whom: Literal["program", "all"]
+    tmp_path: Path, server: ChatServer, phase: str, whom: Literal["program", "all"]
 ) -> None:
     work = tmp_path / "work"
-    make_files(work)
     before = contents(work)
-    test_agents.TASKS[:] = [["alpha", "beta"]]
-    async with ChatServer(check=test_agents.act) as server:
-        set_environment(monkeypatch, tmp_path, server.base_url)
-        program = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            PROGRAM.format(patch=PATCHES.get(phase, "")),
-            cwd=work,
-            stdout=asyncio.subprocess.PIPE,
-            limit=1 << 24,
-        )
-        others: list[int] = []
-        try:
-            await until(program, PHASES.get(phase))
-        finally:
-            others = processes_of(work) if whom == "all" else []
-            for pid in {program.pid, *others}:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            await program.wait()
-        await looks_right(work, before, server)
+    async with program(work, "do both", "sandboxed", PATCHES.get(phase, "")) as started:
+        await until(started, PHASES.get(phase))
+        kill({started.pid, *(processes_of(work) if whom == "all" else ())})
+    await looks_right(work, before, server)
 
 
 @pytest.mark.parametrize("phase", ["begun", "its first file", "its command"])
 async def test_a_kill_of_one_process_ends_that_one_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+    tmp_path: Path, server: ChatServer, phase: str
 ) -> None:
     work = tmp_path / "work"
-    make_files(work)
     before = contents(work)
-    test_agents.TASKS[:] = [["alpha", "beta"]]
-    async with ChatServer(check=test_agents.act) as server:
-        set_environment(monkeypatch, tmp_path, server.base_url)
-        program = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            PROGRAM.format(patch=""),
-            cwd=work,
-            stdout=asyncio.subprocess.PIPE,
-            limit=1 << 24,
-        )
-        await until(program, PHASES[phase])
+    async with program(work, "do both", "sandboxed") as started:
+        await until(started, PHASES[phase])
         # The youngest of the engine's processes is that of a sub-agent.
-        engines = await asyncio.to_thread(engines_of, work)
-        os.kill(max(engines), signal.SIGKILL)
-        await until(program, None)
-        assert await program.wait() == 0
+        kill([max(await asyncio.to_thread(engines_of, work))])
+        await until(started, None)
+        assert await started.wait() == 0
         await looks_right(work, before, server)

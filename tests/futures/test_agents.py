@@ -21,7 +21,6 @@ from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.sandbox.view import Tier
 from kimi_tui.wire import events as ev
-from kimi_tui.wire.queue import Subscription
 from kimi_tui.workspace.base import NoBase
 
 from .conftest import Scene, contents, make_files, set_environment
@@ -114,15 +113,27 @@ def results(scene: Scene) -> list[str]:
     return [one.text for one in scene.soul.session.context.messages if one.role == "tool"]
 
 
-async def second_calls(heard: Subscription, names: set[str]) -> None:
-    """Wait until each of these sub-agents has begun its second call."""
-    left = set(names)
+async def working(scene: Scene, words: list[str], *names: str) -> asyncio.Task[str]:
+    """Begin a turn that has these words done at once; return it when these sub-agents have begun their second calls."""
+    heard = scene.soul.wire.subscribe()
+    TASKS.append(words)
+    turn = asyncio.create_task(scene.soul.run("do all"))
+    left = {*names}
     async with asyncio.timeout(60):
         async for record in heard:
             if isinstance(one := record.event, ev.AgentChanged) and one.calls == 2:
                 left.discard(one.name)
             if not left:
-                return
+                break
+    return turn
+
+
+async def asking(scene: Scene, words: list[str]) -> tuple[asyncio.Task[str], ev.ApprovalRequest]:
+    """Begin a turn that has these words done at once; return it, and the first question in it."""
+    heard = scene.soul.wire.subscribe()
+    TASKS.append(words)
+    turn = asyncio.create_task(scene.soul.run("do all"))
+    return turn, await next_event(heard, ev.ApprovalRequest)
 
 
 async def closed(scene: Scene) -> None:
@@ -225,10 +236,7 @@ async def test_questions_come_into_the_one_queue_and_a_yes_for_the_session_count
 @pytest.mark.exhaustive
 async def test_a_no_ends_one_and_the_other_goes_on(scene: Scene) -> None:
     soul = scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["ask", "alpha"])
-    turn = asyncio.create_task(soul.run("ask one"))
-    asked = await next_event(heard, ev.ApprovalRequest)
+    turn, asked = await asking(scene, ["ask", "alpha"])
     soul.answer(asked.id, "no")
     assert await turn == "done"
     assert soul.agents is not None
@@ -257,10 +265,7 @@ async def test_a_conflict_stays_as_it_is_and_is_told(scene: Scene) -> None:
 @pytest.mark.exhaustive
 async def test_one_is_stopped_alone_and_its_finished_steps_stay(scene: Scene) -> None:
     work, soul = scene.work, scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["wait", "beta"])
-    turn = asyncio.create_task(soul.run("wait"))
-    await second_calls(heard, {"general-1"})
+    turn = await working(scene, ["wait", "beta"], "general-1")
     assert soul.agents is not None
     ear = Ear(soul.wire)
     soul.agents.steer("general-1", "never read")
@@ -278,10 +283,7 @@ async def test_one_is_stopped_alone_and_its_finished_steps_stay(scene: Scene) ->
 @pytest.mark.exhaustive
 async def test_the_turn_is_stopped_and_what_they_did_comes_behind_it(scene: Scene) -> None:
     work, soul = scene.work, scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["wait", "wait"])
-    turn = asyncio.create_task(soul.run("wait"))
-    await second_calls(heard, {"general-1", "general-2"})
+    turn = await working(scene, ["wait", "wait"], "general-1", "general-2")
     await soul.interrupt()
     await until_end(turn)
     assert soul.agents is not None
@@ -295,10 +297,7 @@ async def test_the_turn_is_stopped_and_what_they_did_comes_behind_it(scene: Scen
 @pytest.mark.exhaustive
 async def test_a_steer_and_the_mode_reach_one(scene: Scene) -> None:
     soul = scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["ask", "alpha"])
-    turn = asyncio.create_task(soul.run("steer"))
-    asked = await next_event(heard, ev.ApprovalRequest)
+    turn, asked = await asking(scene, ["ask", "alpha"])
     assert soul.agents is not None
     soul.agents.steer("general-1", "and be quick")
     history, subscription = await soul.agents.listen("general-1")
@@ -368,15 +367,13 @@ async def test_where_there_can_be_no_copies_they_work_one_after_another_and_one_
     await closed(scene)
 
 
+@pytest.mark.exhaustive
 async def test_one_that_works_in_the_folder_because_its_process_cannot_can_be_stopped(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kimi_tui.futures.set_files.PastView.words", lambda _: ("over:/no",))
     soul = scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["wait", "other"])
-    turn = asyncio.create_task(soul.run("do both"))
-    await second_calls(heard, {"general-1"})
+    turn = await working(scene, ["wait", "other"], "general-1")
     assert soul.agents is not None
     async with asyncio.timeout(20):
         await soul.agents.stop("general-1")
@@ -391,10 +388,7 @@ async def test_one_that_works_in_the_folder_because_its_process_cannot_can_be_st
 @pytest.mark.exhaustive
 async def test_a_file_that_a_person_changes_meanwhile_stays_theirs(scene: Scene) -> None:
     work, soul = scene.work, scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["ask", "alpha"])
-    turn = asyncio.create_task(soul.run("ask one"))
-    asked = await next_event(heard, ev.ApprovalRequest)
+    turn, asked = await asking(scene, ["ask", "alpha"])
     (work / "src" / "f1.py").write_text("by a person\n")
     (work / "src" / "f5.py").write_text("by a person, too\n")
     soul.answer(asked.id, "once")

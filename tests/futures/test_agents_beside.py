@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 from support.mcp_session import configure, entry
-from support.soul import next_event, until_end
+from support.soul import until_end
 
 from kimi_tui.soul.agents_part import AgentsPart
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.rewind_values import Target
-from kimi_tui.wire import events as ev
 
 from .conftest import Scene, contents
-from .test_agents import MAILS, TASKS, closed, results, scene_in, second_calls
+from .test_agents import MAILS, TASKS, asking, closed, results, scene_in, working
 from .test_agents import scene as scene  # pytest finds the fixture by its name here
 
 pytestmark = pytest.mark.exhaustive
@@ -163,10 +162,7 @@ async def test_an_mcp_server_works_in_the_files_of_each(
     configure(tmp_path / "home" / "mcp.json", made=entry())
     async with scene_in(tmp_path, monkeypatch) as scene:
         soul, work = scene.soul, scene.work
-        heard = soul.wire.subscribe()
-        TASKS.append(["serve", "alpha"])
-        turn = asyncio.create_task(soul.run("do both"))
-        asked = await next_event(heard, ev.ApprovalRequest)
+        turn, asked = await asking(scene, ["serve", "alpha"])
         assert asked.agent == "general-1"
         # What the other one does is no answer to this one.
         assert not (work / "served.txt").exists()
@@ -188,10 +184,7 @@ async def test_two_stops_while_both_work(scene: Scene, then: str) -> None:
     """The first Esc stops the sub-agents, the second the turn, before they have ended."""
     work, soul = scene.work, scene.soul
     before = contents(work)
-    heard = soul.wire.subscribe()
-    TASKS.append(["wait", "wait"])
-    turn = asyncio.create_task(soul.run("wait"))
-    await second_calls(heard, {"general-1", "general-2"})
+    turn = await working(scene, ["wait", "wait"], "general-1", "general-2")
     stopping = asyncio.create_task(agents_of(scene).stop_all())
     await asyncio.sleep(0)
     await soul.interrupt()
@@ -221,10 +214,7 @@ async def test_two_stops_while_both_work(scene: Scene, then: str) -> None:
 
 async def test_one_that_has_ended_waits_for_an_earlier_one_and_says_so(scene: Scene) -> None:
     soul = scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["ask", "alpha"])
-    turn = asyncio.create_task(soul.run("ask one"))
-    asked = await next_event(heard, ev.ApprovalRequest)
+    turn, asked = await asking(scene, ["ask", "alpha"])
     agents = agents_of(scene)
     await became(lambda: "has ended" in agents.state("general-2").why)
     waits = agents.state("general-2")
@@ -236,20 +226,6 @@ async def test_one_that_has_ended_waits_for_an_earlier_one_and_says_so(scene: Sc
     soul.answer(asked.id, "once")
     assert await turn == "done"
     assert [(one.state, one.why) for one in agents.states] == [("done", ""), ("done", "")]
-
-
-async def test_one_that_had_no_copy_can_be_stopped(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kimi_tui.futures.set_files.PastView.words", lambda _: ("over:/no",))
-    soul = scene.soul
-    heard = soul.wire.subscribe()
-    TASKS.append(["wait", "alpha"])
-    turn = asyncio.create_task(soul.run("wait"))
-    await second_calls(heard, {"general-1"})
-    await agents_of(scene).stop("general-1")
-    assert await turn == "done"
-    assert states(scene) == ["stopped", "done"]
 
 
 PROCESS = """

@@ -172,6 +172,18 @@ async def test_a_fault_that_may_pass_is_tried_again(name: str, chunked: bool, fa
             await provider.aclose()
 
 
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_the_last_event_needs_no_blank_line_behind_it(chunked: bool, far: None) -> None:
+    end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}'
+    async with ChatServer(chunked=chunked) as server:
+        provider = OpenAICompatible(
+            provider="p", base_url=server.base_url, api_key="", model="m", dialect="generic"
+        )
+        server.script(Answer((delta(content="a"), Raw(end))))
+        assert (await ask(provider)).message.text == "a"
+        await provider.aclose()
+
+
 FINAL: dict[str, tuple[Answer, type[LLMError], str]] = {
     "400": (status(400), APIStatusError, "400"),
     "401": (status(401), APIStatusError, "401"),

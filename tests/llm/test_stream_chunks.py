@@ -19,7 +19,7 @@ from kimi_tui.llm.errors import (
     error_of_response,
 )
 from kimi_tui.llm.message import Message, ThinkPart
-from kimi_tui.llm.provider import StreamItem, TextDelta, Usage
+from kimi_tui.llm.provider import StreamItem, TextDelta, ThinkDelta, Usage
 from kimi_tui.llm.stream import ChunkDecoder, SSEDecoder, SSEvent
 
 
@@ -614,3 +614,22 @@ def test_an_empty_field_of_reasoning_is_kept_only_where_no_reasoning_came() -> N
     ):
         found = message(*chunks)
         assert [part.think for part in found.parts if isinstance(part, ThinkPart)] == thoughts
+
+
+def test_of_several_values_in_an_event_each_has_to_be_json() -> None:
+    decoder = ChunkDecoder(ResponseContext("h", "m"))
+    chunk = b'{"choices": [{"index": 0, "delta": {"content": "a"}}]}'
+    assert decoder.decode(SSEvent("", chunk + b"\n[DONE]")) == [TextDelta("a")]
+    assert decoder.done
+    with pytest.raises(APIStreamError, match="not JSON"):
+        decoder.decode(SSEvent("", chunk + b"\n{oops"))
+
+
+def test_reasoning_that_comes_in_two_fields_is_taken_once() -> None:
+    decoder = ChunkDecoder(ResponseContext("h", "m"))
+    details = [{"type": "reasoning.text", "text": "as details"}]
+    delta = {"reasoning": "in words", "reasoning_details": details}
+    data = json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode()
+    (thought,) = decoder.decode(SSEvent("", data))
+    assert isinstance(thought, ThinkDelta)
+    assert (thought.text, thought.details) == ("in words", tuple(details))

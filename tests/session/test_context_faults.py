@@ -73,6 +73,7 @@ async def test_a_refused_write_is_told_once_and_made_up_for(folder: Path, number
     assert texts(session.context) == ["one", "two", "three"]
     assert on_disk(folder) == ["one"]
     assert session.context.unsaved_bytes > 0
+    assert session.context.unsaved_messages == 2
     assert len(told) == 1
     assert told[0] is not None
     assert told[0].errno == number
@@ -84,7 +85,7 @@ async def test_a_refused_write_is_told_once_and_made_up_for(folder: Path, number
     await say(session, "four")
     assert on_disk(folder) == ["one", "two", "three", "four"]
     assert told[1:] == [None]
-    assert session.context.unsaved_bytes == 0
+    assert (session.context.unsaved_bytes, session.context.unsaved_messages) == (0, 0)
     await session.aclose()
 
 

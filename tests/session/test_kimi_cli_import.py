@@ -239,6 +239,10 @@ def test_only_this_folder_or_all(share: Path) -> None:
     assert [found.id for found in find_sessions(share, other)] == ["b"]
     every = {found.id: found.work_dir for found in find_sessions(share)}
     assert every == {"a": str(WORK), "b": ""}
+    # No folder has the name with half a character, and the others are known all the same.
+    listed = [{"path": "/home/\ud800"}, {"path": str(WORK)}]
+    (share / "kimi.json").write_text(json.dumps({"work_dirs": listed}))
+    assert {found.id: found.work_dir for found in find_sessions(share)} == every
     assert find_sessions(share / "nowhere") == []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.llm.message import user_message
-from kimi_tui.session.errors import SessionLocked
+from kimi_tui.session.errors import SessionLocked, StorageTrouble
 from kimi_tui.session.lock import SessionLock, holder_of
 from kimi_tui.session.session import Session
 
@@ -129,6 +129,15 @@ async def test_a_folder_that_takes_nothing_is_named_with_the_reason(
     assert str(tmp_path) in remark
     assert "lock" not in remark
     await again.aclose()
+
+
+def test_a_lock_that_cannot_be_opened_is_no_folder_without_locks(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    lock = SessionLock(tmp_path)
+    with pytest.raises(StorageTrouble, match="open the session"):
+        lock.acquire()
+    assert not lock.held
+    assert lock.supported
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])

@@ -28,7 +28,7 @@ from kimi_tui.session.metadata import read_marks, read_state
 from kimi_tui.session.rotation import stored_world_lines, world_line_path
 from kimi_tui.session.schema import TokenCount
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import SessionStore
+from kimi_tui.session.store import SessionStore, disk_use, read_only_copy
 from kimi_tui.session.undo import undo
 
 HERE = Path("/work/here")
@@ -112,6 +112,16 @@ async def test_empty_sessions_are_not_listed_and_bad_ones_hide_nothing(store: Se
     (good.dir / "state.json").write_bytes(b"\0\0\0")
     assert [info.id for info in store.list(HERE)] == [good.id]
     assert [path.name for path in (bucket / "empty").iterdir()] == ["context.jsonl"]
+    (said,) = store.passed_over(HERE)
+    assert said.startswith(f"{bucket / 'folder' / 'context.jsonl'}: ")
+    assert said.endswith("; this session is skipped.")
+    assert disk_use(good.dir).record == 0
+    (good.dir / "wire.jsonl").write_text("12345")
+    assert disk_use(good.dir).record == 5
+    with (good.dir / "context.jsonl").open("a") as file:
+        file.write("half")
+    async with read_only_copy(good) as copied:
+        assert (copied.report.torn_bytes, copied.report.remarks) == (0, ())
 
 
 async def test_a_session_without_a_message_is_listed_where_it_has_a_name(

@@ -11,7 +11,7 @@ import pytest
 from kimi_tui.filesystem import Storage
 from kimi_tui.llm.message import user_message
 from kimi_tui.session.errors import UnknownWorldLine
-from kimi_tui.session.journal import Journal
+from kimi_tui.session.journal import Journal, JournalEntry
 from kimi_tui.session.schema import NewCheckpoint, TokenCount
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import StoredWorldLines, infer_revert
@@ -103,6 +103,19 @@ def test_the_files_tell_why_a_line_was_left(
         left_by.tool_calls_dropped,
         left_by.text,
     ) == expected
+
+
+def test_an_operation_is_read_as_it_was_written() -> None:
+    entry = JournalEntry(
+        *("rewind", "id", 3, 40, True, 50, "why", 6, "uid", 7, "at", 8, 9, 10, 11, "text", "of"),
+        *(12, "before", "after", ("a", "b")),
+    )
+    assert JournalEntry.parse(entry.record()) == entry
+    least = JournalEntry("files", "id", reason="files")
+    assert JournalEntry.parse(least.record()) == least
+    assert JournalEntry.parse({"op": "files", "id": "id"}) == JournalEntry("files", "id")
+    for record in ({"op": "other", "id": "x"}, {"op": "rewind"}, {"op": 1, "id": "x"}):
+        assert JournalEntry.parse(record) is None
 
 
 def test_words_of_the_user_that_look_internal_are_theirs(tmp_path: Path) -> None:

@@ -435,6 +435,23 @@ async def test_without_copies_they_work_one_after_another_and_one_line_says_why(
     assert not [*(on.session.dir / "subagents").glob("*/files")]
 
 
+async def test_one_that_works_in_the_folder_because_its_process_cannot_can_be_stopped(
+    beside: Beside,
+) -> None:
+    on, agents = beside.on, beside.agents
+    beside.copies.refuses_process = NoCopies("It cannot work here.")
+    beside.script(one=[write("b.txt"), gate(0, say("never"))], two=[say("second")])
+    turn = asyncio.create_task(on.soul.run("go"))
+    await on.server.received(3)
+    await agents.stop("general-1")
+    assert await turn == "done"
+    on.server.release()
+    assert [(one.state, one.is_future) for one in agents.states] == [
+        ("stopped", False),
+        ("done", False),
+    ]
+
+
 async def test_one_that_cannot_be_started_fails_alone(beside: Beside) -> None:
     on, agents = beside.on, beside.agents
     beside.copies.refuses = SoulError("It is odd.", advice="")

@@ -9,7 +9,11 @@ import pytest
 from support.chat_server import ChatServer, call, gate, say, strict
 from support.soul import Stage, stage, until_end
 
+from kimi_tui.filesystem import Storage
+from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.openai_compatible import OpenAICompatible
+from kimi_tui.session.images import ImageStore
+from kimi_tui.soul.model_slot import ModelSlot
 from kimi_tui.wire import events as ev
 
 
@@ -25,6 +29,12 @@ class Model(OpenAICompatible):
     async def aclose(self) -> None:
         await super().aclose()
         self.closed.set()
+
+
+async def test_without_a_model_images_are_kept_for_the_one_to_come(tmp_path: Path) -> None:
+    slot = ModelSlot(None, RetryPolicy(), ImageStore(tmp_path, Storage()))
+    assert slot.sees
+    assert slot.name == ""
 
 
 def models_asked(server: ChatServer) -> list[str]:

@@ -46,6 +46,15 @@ async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> No
     assert failed.value.code == 2
 
 
+async def test_only_a_stored_session_is_told_of_before_it_is_open(home: Path) -> None:
+    (home / "work").mkdir()
+    told: list[EarlierSession] = []
+    launch = launch_at(home / "work")._replace(sandbox=False)
+    opened = await open_session(launch, told.append)
+    await opened.soul.aclose()
+    assert told == []
+
+
 @pytest.mark.exhaustive
 async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home: Path) -> None:
     launch = launch_at(home)._replace(mode="sandboxed", sandbox=True)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import os
-import signal
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support import agent_kills
+from support.agent_kills import program, tells, until
 from support.chat_server import Answer, ChatServer, Request, call, say, strict
 
 from kimi_tui.launch import Options, launch_of
@@ -20,29 +14,9 @@ from kimi_tui.soul.opening import open_session
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(200)]
 
-PROGRAM = """
-import sys
-from kimi_tui.cli import main
-sys.exit(main(["-p", "look", "--mode", "edits", "--output-format", "stream-json"]))
-"""
-Line = dict[str, Any]
-
-
-def _of(line: Line, kind: str, **facts: object) -> bool:
-    return line["type"] == kind and all(line.get(name) == value for name, value in facts.items())
-
-
-PHASES: dict[str, Callable[[Line], bool]] = {
-    "called": lambda line: _of(line, "ToolCall", name="Agent"),
-    "made": lambda line: _of(line, "AgentChanged", state="waiting"),
-    "begun": lambda line: _of(line, "AgentChanged", state="working"),
-    "its first message": lambda line: _of(line, "CheckpointCreated", source="general-1"),
-    "its first call": lambda line: _of(line, "ToolCall", source="general-1"),
-    "its first file": lambda line: _of(line, "ToolResult", source="general-1"),
-    "its second file": lambda line: _of(line, "AgentChanged", calls=2, doing=""),
-    "its last answer": lambda line: _of(line, "TurnEnd", source="general-1"),
-    "ended": lambda line: _of(line, "AgentChanged", state="done"),
-    "its result": lambda line: _of(line, "ToolResult", source=""),
+PHASES = {
+    **agent_kills.PHASES,
+    "its second file": lambda line: tells(line, "AgentChanged", calls=2, doing=""),
 }
 
 
@@ -84,21 +58,8 @@ async def test_a_kill_in_each_phase(
         }
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        program = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", PROGRAM, cwd=work, stdout=asyncio.subprocess.PIPE, limit=1 << 24
-        )
-        assert program.stdout is not None
-        try:
-            async with asyncio.timeout(150):
-                async for data in program.stdout:
-                    if PHASES[phase](json.loads(data)):
-                        break
-                else:
-                    pytest.fail("the phase was not reached")
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(program.pid, signal.SIGKILL)
-            await program.wait()
+        async with program(work, "look", "edits") as started:
+            await until(started, PHASES[phase])
         launch = launch_of(Options(work_dir=str(work), newest=True, mode="edits"))
         soul = (await open_session(launch)).soul
         try:

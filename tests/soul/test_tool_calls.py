@@ -148,6 +148,26 @@ async def test_live_output_is_cleaned_bounded_and_not_stored(tmp_path: Path) -> 
         assert b"ToolOutput" not in on.session.record.path.read_bytes()
 
 
+async def test_output_is_told_again_and_again_while_a_tool_runs(tmp_path: Path) -> None:
+    told = asyncio.Event()
+
+    async def talk(arguments: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        for number in range(3):
+            env.emit(f"{number}\n")
+            await asyncio.wait_for(told.wait(), 20)
+            told.clear()
+        return ToolOutcome("done")
+
+    async with stage(tmp_path, toolset=Toolset([Tool("talk", talk)])) as on:
+        on.server.script(calls([("talk", {})]), say("ok"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(on.soul.run("go"))
+        for number in range(3):
+            assert (await next_event(heard, ev.ToolOutput)).text == f"{number}\n"
+            told.set()
+        assert await turn == "done"
+
+
 async def test_a_tool_is_bounded_but_the_person_is_not(tmp_path: Path) -> None:
     async def endless(_: dict[str, Any], env: ToolEnv) -> ToolOutcome:
         await asyncio.Event().wait()

@@ -9,6 +9,7 @@ import pytest
 from support.chat_server import Answer, call, say
 from support.soul import Stage, stage
 
+from kimi_tui.llm.message import FunctionCall, Message, ToolCall
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.tool_results import ToolMemory
 
@@ -35,6 +36,31 @@ async def have_read(on: Stage) -> Path:
     await on.reopen()
     assert not memory_of(on).known
     return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "todos"),
+    [
+        ('{"todos": [{"title": " a ", "status": "done"}, {"title": 1}]}', [("a", "done")]),
+        ('{"todos": "none"}', [("kept", "pending")]),
+        ("{}", [("kept", "pending")]),
+    ],
+)
+def test_the_list_of_a_call_is_known_again(arguments: str, todos: list[tuple[str, str]]) -> None:
+    kept = '{"todos": [{"title": "kept", "status": "pending"}]}'
+    calls = [
+        ToolCall(id=str(n), function=FunctionCall(name="SetTodoList", arguments=text))
+        for n, text in enumerate((kept, arguments))
+    ]
+    memory = ToolMemory()
+    memory.compute(
+        [
+            Message(role="assistant", content="", tool_calls=calls),
+            *(Message(role="tool", content="ok", tool_call_id=one.id) for one in calls),
+        ]
+    )
+    assert memory.todos is not None
+    assert [(one.title, one.status) for one in memory.todos] == todos
 
 
 async def test_opening_and_talking_read_nothing(tmp_path: Path) -> None:

@@ -351,6 +351,7 @@ async def test_a_flood_of_matches_is_bounded(
     assert ended(tmp_path)
 
 
+@pytest.mark.slow  # it makes a thousand files
 async def test_files_come_in_the_order_of_the_names_in_their_paths(bench: Bench) -> None:
     names = [
         "b",

@@ -372,6 +372,7 @@ def test_a_file_that_did_not_fit_is_named_and_kept_when_there_is_room(
     assert place.planned(uid) == {"big": "restore"}
 
 
+@pytest.mark.slow  # it kills a process at each call
 def test_a_kill_at_any_moment_of_the_first_snapshot_loses_nothing(tmp_path: Path) -> None:
     """The process dies at each call that changes the disk in turn; the next one goes on, and every state can be read."""
     calls, is_killed = 0, True
@@ -406,6 +407,7 @@ def test_a_kill_at_any_moment_of_the_first_snapshot_loses_nothing(tmp_path: Path
     assert calls > 10, "so many calls change the disk at least"
 
 
+@pytest.mark.slow  # it kills a process
 def test_a_killed_writer_leaves_the_former_table(tmp_path: Path) -> None:
     """A process is killed while it writes a large table over and over; what is under the name is always a whole table."""
     path = tmp_path / "t.table"

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.workspace.ignore import MOST_EXPRESSIONS, IgnoreFile, IgnoreStack
+from kimi_tui.workspace.ignore import (
+    MOST_EXPRESSIONS,
+    IgnoreFile,
+    IgnoreStack,
+    is_of_version_control,
+)
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.store import BlobStore
@@ -29,10 +34,21 @@ RULES = [
     "**/deep\n", "sub/**/f.py\n", "\\#hash\n", "\\!bang\n", "x[1].txt\n", "trailing\\ \n", "a?py\n",
     "# a comment\n\n*.log  \n", "*.txt\n!b.txt\n", "a\\\n*.py\n", "/*\n!/sub\n/sub/*\n!/sub/deep\n",
     "node_modules\n.dotted\n", "sub/\n!sub/c.txt\n", "*.txt\r\n!b.txt\r\n", "",
-    "[[:alpha:]].txt\n", "[!a-z]*\n", "[]x]*\n", "x[[]1].txt\n", "[a\n*.py\n", "?.??\n", "***/deep\n", "/**/e.txt\n",
+    "[[:alpha:]].txt\n", "[[:]a].py\n", "[!a-z]*\n", "[]x]*\n", "x[[]1].txt\n", "[a\n*.py\n", "?.??\n", "***/deep\n", "/**/e.txt\n",
     "sub/**\n!sub/deep\n", "**/in/**\n", "s?b/[cd].*\n", "\ufeff*.txt\n", "*.txt\t\n", "[[:nonsense:]]*\n", "a.[^p]*\n",
     "build/*\n!build/i*\n", "*a*.*t*\n", "n*e_m*s/p\n", "trailing   \\ \n", "/*/deep/\n", "\\*\n", "b.tx\\t\n",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        *((name, True) for name in (".git", ".GIT ", ".git:stream", "git~1", "a\\.hg", ".svn.")),
+        *((name, False) for name in ("git", ".gitignore", "x:.git", "git~", "a\\b", "a~1")),
+    ],
+)
+def test_folders_of_version_control_by_any_name(name: str, is_one: bool) -> None:
+    assert is_of_version_control(name) == is_one
 
 
 def grow(root: Path) -> None:

@@ -389,6 +389,21 @@ def test_the_log_survives_a_torn_line(place: Place) -> None:
     assert (len(again), dict(again.latest)) == (2, {})
 
 
+def test_the_checkpoints_of_agents_end_their_own_steps_alone_also_when_they_are_read(
+    place: Place,
+) -> None:
+    path = place.top / "files/snapshots-2.jsonl"
+    log = SnapshotLog(path)
+    log.mark("own")
+    log.mark("beside", "general-1")
+    log.mark("own next")
+    again = SnapshotLog(path)
+    for one in (log, again):
+        assert one._next_marks == {"own": "own next"}
+        assert one._last_marks == {"": "own next", "general-1": "beside"}
+        assert one.marked_at("nobody") == -1
+
+
 # File systems that ignore case, have short names and streams, or skip characters may find these files.
 HOSTILE_PATHS = (
     *("../x", "/etc/passwd", "a/../b", "a//b", "./a", "a/.", "a\0b", ".git/config", ".GIT/config", ".Git/hooks/x", "sub/.git/x"),

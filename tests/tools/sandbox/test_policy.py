@@ -36,6 +36,7 @@ from kimi_tui.tools.sandbox.policy import (
     NoSandbox,
     Policy,
     SandboxSettings,
+    paths_in_error,
     policy_for,
     refused,
 )
@@ -268,11 +269,13 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     ):
         (work / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / ".git" / name).write_text("x\n")
-    # Deeper than is looked, but named by the repository.
-    deep = work / "a/b/c/d/e/f"
+    # In a folder that is passed over, but named by the repository.
+    deep = work / "a/b/c/d/e/node_modules/f"
     deep.mkdir(parents=True)
     git("init", "-q", within=deep)
-    (work / ".gitmodules").write_text('[submodule "f"]\n\tpath = a/b/c/d/e/f\n\tpath = ../../x\n')
+    (work / ".gitmodules").write_text(
+        '[submodule "f"]\n\tpath = a/b/c/d/e/node_modules/f\n\tpath = ../../x\n'
+    )
     found = policy_for(work, SandboxSettings(), environ)
     for name in (
         *("sub/store/hooks/pre-receive", "sub/store/config", ".git/modules/lib/hooks/new"),
@@ -281,11 +284,11 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
             ".git/rebase-merge/git-rebase-todo",
             ".git/rebase-merge/strategy",
         ),
-        *("a/b/c/d/e/f/.git/hooks/new", "a/b/c/d/e/f/.git/config"),
+        *("a/b/c/d/e/node_modules/f/.git/hooks/new", "a/b/c/d/e/node_modules/f/.git/config"),
     ):
         assert not found.may_write(name), name
     assert found.may_write("sub/store/objects/x")
-    assert found.may_write("a/b/c/d/e/f/x")
+    assert found.may_write("a/b/c/d/e/node_modules/f/x")
     # A file system that ignores case shows it like this.
     (work / ".GIT/hooks").mkdir(parents=True)
     (work / ".GIT/hooks/pre-push").write_text("x\n")
@@ -874,6 +877,19 @@ def test_the_settings_open_what_they_name(environ: dict[str, str], tmp_path: Pat
     assert found.network
     assert SandboxSettings(*SandboxConfig()) == SandboxSettings()
     assert SandboxSettings._fields == SandboxConfig._fields
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        ("cat: /a/b: No such file or directory", ["/a/b"]),
+        ("cat: /a/b: Permission denied", ["/a/b"]),
+        ("touch: cannot touch '/etc/x': Read-only file system", []),
+        ("it works", []),
+    ],
+)
+def test_what_could_not_be_read_is_named_in_a_line(line: str, paths: list[str]) -> None:
+    assert list(dict.fromkeys(paths_in_error(line))) == paths
 
 
 @pytest.mark.sample(3)
