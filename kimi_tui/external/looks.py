@@ -68,6 +68,8 @@ class CallFacts:
         self.locations: Sequence[schema.ToolCallLocation] = ()
         self.raw_input: Any = None
         self.raw_output: Any = None
+        self._told: Mapping[str, Any] = {}
+        """The arguments of a command that were told as text, by agents that show them while the model writes them."""
 
     def take(self, update: Any) -> None:
         """Take over what an update says."""
@@ -83,6 +85,8 @@ class CallFacts:
                 *(one for one in kept if isinstance(one, schema.FileEditToolCallContent)),
                 *new,
             )
+            if self.kind == "execute" and not self.has_ended:
+                self._told = _arguments_in(new) or self._told
         if update.locations is not None:
             self.locations = tuple(update.locations)
         if update.raw_input is not None:
@@ -115,7 +119,7 @@ class CallFacts:
         return self.kind == "execute" and bool(self._given_command())
 
     def _given_command(self) -> str:
-        given = lenient_json.mapping(self.raw_input)
+        given = lenient_json.mapping(self.raw_input) or self._told
         for key in ("command", "cmd", "script"):
             value: object = given.get(key)
             if isinstance(value, str) and value.strip():
@@ -128,6 +132,8 @@ class CallFacts:
     @property
     def is_told(self) -> bool:
         """Whether it is known what the call is about, so that it can be shown; else a later update says so."""
+        if self.is_being_written:
+            return False
         if self.status not in ("", "pending"):
             return True
         match self.kind:
@@ -140,6 +146,13 @@ class CallFacts:
                 return self.raw_input is not None
             case _:
                 return True
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether the arguments of a command are told as text that has no end yet."""
+        if self.kind != "execute" or self.raw_input is not None or self._told or self.has_ended:
+            return False
+        return any(one.lstrip().startswith("{") for one in _texts(self.content))
 
     def edits(self, work_dir: str) -> tuple[FileEdit, ...]:
         """Return the changes in it, without those that are too long to be compared."""
@@ -160,10 +173,19 @@ class CallFacts:
 
     def text(self) -> str:
         """Return its result as text."""
-        texts = list(_texts(self.content))
+        texts = [one for one in _texts(self.content) if not self._is_input(one)]
+        if self.is_being_written:
+            return ""
         if not any(texts):
             texts = [_raw_text(self.raw_output)]
         return "\n".join(filter(None, texts))
+
+    def _is_input(self, text: str) -> bool:
+        """Return whether a text repeats the arguments, as some agents show a call before it has a result."""
+        given = self.raw_input if isinstance(self.raw_input, dict) else self._told
+        if not given or len(text) > MOST_OUTPUT or not lenient_json.is_object(text):
+            return False
+        return lenient_json.parse(text) == given
 
     @property
     def exit_code(self) -> int | None:
@@ -293,6 +315,15 @@ def unfenced(text: str) -> str:
         return text
     inner = lines[1:-1]
     return text if any(line.startswith(fence) for line in inner) else "\n".join(inner)
+
+
+def _arguments_in(content: Iterable[Any]) -> dict[str, Any]:
+    """Return the arguments of a command that a content consists of; empty if it is something else, or has no end yet."""
+    texts = list(_texts(content))
+    if len(texts) != 1 or len(texts[0]) > MOST_OUTPUT or not lenient_json.is_object(texts[0]):
+        return {}
+    found = lenient_json.mapping(lenient_json.parse(texts[0]))
+    return found if isinstance(found.get("command"), str) else {}
 
 
 def _raw_text(raw: Any) -> str:

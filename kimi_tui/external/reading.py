@@ -58,7 +58,7 @@ class ReadCall:
         output: publishes its live output; None without any.
         shown: the output that was published.
         served: whether this program runs its command, so that its end is ours to tell.
-        allowed: whether the user allowed it when the agent asked.
+        allowed: whether the user allowed it when the agent asked; `allowed_command` is the command that they saw, empty for none.
     """
 
     def __init__(self, key: str, facts: CallFacts, look: CallLook) -> None:
@@ -72,6 +72,7 @@ class ReadCall:
         self.shown = ""
         self.served = False
         self.allowed = False
+        self.allowed_command = ""
 
 
 class AgentAnswer:
@@ -237,10 +238,10 @@ class AgentAnswer:
 
     # -- calls -------------------------------------------------------------------------------------
 
-    async def call(self, update: Any) -> ReadCall | None:
+    async def call(self, update: Any, *, is_question: bool = False) -> ReadCall | None:
         """Take what the agent says of a call, which may be new; return it, None if it is unknown or there are too many.
 
-        A call that has ended is not changed any more.
+        A call that has ended is not changed any more. The text of a question about a call (`is_question`) is no output of it.
         """
         name = update.tool_call_id[:_LONGEST_ID]
         call = self._calls.get(name)
@@ -261,11 +262,11 @@ class AgentAnswer:
             return call
         if call.facts.is_told:
             self.show(call)
-        if call.facts.status == "in_progress":
+        if call.facts.status == "in_progress" and call.facts.is_told:
             self.started(call)
         if call.facts.has_ended:
             await self._end(call)
-        elif call.is_started:
+        elif call.is_started and not is_question:
             self._show_output(call)
         return call
 

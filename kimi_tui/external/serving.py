@@ -21,6 +21,7 @@ from uuid import uuid4
 import acp
 from acp import RequestError, schema
 
+from kimi_tui.external.commands import bare_command, shell_line
 from kimi_tui.external.connection import AgentConnection
 from kimi_tui.external.looks import CHANGING, CallFacts, shown_path
 from kimi_tui.external.reading import AgentAnswer, ReadCall
@@ -177,9 +178,12 @@ class AgentServices(acp.Client):
         self._working.add(task)
         try:
             reader = await self._check(session_id)
-            call = await reader.call(tool_call)
+            call = await reader.call(tool_call, is_question=True)
+            command = ""
             if call is not None:
                 reader.show(call)
+                # The agent may name another command by the time of the answer.
+                command = call.facts.command
             said = await self._ask(tool_call, options[:_MOST_OPTIONS], call)
         except (asyncio.CancelledError, RequestError):
             return cancelled
@@ -191,7 +195,7 @@ class AgentServices(acp.Client):
         if said is None:
             return cancelled
         if call is not None and said.kind.startswith("allow"):
-            call.allowed = True
+            call.allowed, call.allowed_command = True, command
         return schema.RequestPermissionResponse(
             outcome=schema.AllowedOutcome(outcome="selected", option_id=said.option_id)
         )
@@ -391,24 +395,29 @@ class AgentServices(acp.Client):
         reader = await self._check(session_id)
         if sum(one.outcome is None for one in self._terminals.values()) >= _MOST_TERMINALS:
             raise _refused("too many terminals are open")
-        line = shlex.join([command, *args]) if args else command
-        for one in reversed(env or ()):
-            if not one.name.isidentifier():
-                raise _refused("the name of a variable is not valid in a shell")
-            line = f"export {one.name}={shlex.quote(one.value)}; {line}"
+        variables = [(one.name, one.value) for one in env or ()]
+        if not all(name.isidentifier() for name, _ in variables):
+            raise _refused("the name of a variable is not valid in a shell")
+        line = shell_line(command, args or (), variables)
+        bare = bare_command(command, args or (), variables, str(self._tools.work_dir))
         if cwd and cwd.rstrip("/") != str(self._tools.work_dir):
             folder = await self._place(cwd)
             line = f"cd {shlex.quote(folder.shown)} && {line}"
         open_calls = [
             one for one in reader.running if one.facts.kind == "execute" and not one.served
         ]
-        call = open_calls[0] if len(open_calls) == 1 else None
-        allowed = call is not None and call.allowed and call.facts.command in (line, command)
+        named = [one for one in open_calls if one.facts.command in (line, bare)]
+        call = named[0] if named else open_calls[0] if len(open_calls) == 1 else None
+        allowed = (
+            call is not None
+            and call.allowed_command != ""
+            and (call.allowed_command in (line, bare))
+        )
         if call is None:
-            call = await self._own_call(reader, "execute", line)
+            call = await self._own_call(reader, "execute", bare or line)
         call.served = True
         call.facts.kind = "execute"
-        call.facts.raw_input = {"command": line}
+        call.facts.raw_input = {"command": bare or line}
         reader.show(call)
         limit = min(output_byte_limit or _MOST_OUTPUT, _MOST_OUTPUT)
         terminal = _Terminal(limit)

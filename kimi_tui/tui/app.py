@@ -216,7 +216,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         """The widget that had the focus when a key was passed on, and the widgets that contain it."""
         self._quits_again = False
         """Whether a notice says that Ctrl+C quits if it is pressed again."""
-        self.images = ImageChips()
+        self.images = ImageChips(self.glyphs.cut)
         self._graphics: Graphics | None = None
         """The graphics protocol of the terminal; None before it was queried."""
         self._clipboard_advice: str | None = None

@@ -238,7 +238,11 @@ def session_words(title: str, cells: int = 60) -> str:
 
 
 def cut(text: str, width: int, mark: str = "…") -> str:
-    """Return the text in at most `width` cells; a longer one is cut and ends in the mark."""
+    """Return the text in at most `width` cells; a longer one is cut and ends in the mark.
+
+    The mark of a row that is painted here is that of the signs in use; in a sentence that is painted later the usual one is
+    replaced there (`glyphs.drawn`).
+    """
     if cell_len(text) <= width:
         return text
     if width <= 0:
@@ -246,7 +250,7 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
 
 
-def cut_head(text: str, width: int, mark: str = "…") -> str:
+def cut_head(text: str, width: int, mark: str) -> str:
     """Shorten to `width` terminal cells, with a mark in place of the beginning; empty if not even the mark fits."""
     if cell_len(text) <= width:
         return text
@@ -288,7 +292,7 @@ def wrap_words(text: str, width: int) -> list[str]:
     return lines
 
 
-def path(text: str, width: int, mark: str = "…") -> str:
+def path(text: str, width: int, mark: str) -> str:
     """Return a path in at most `width` cells: it loses its middle folders first, then the middle of its file name."""
     if cell_len(text) <= width:
         return text

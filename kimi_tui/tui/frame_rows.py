@@ -78,9 +78,7 @@ class HeaderParts(NamedTuple):
     trouble: str = ""
 
 
-def fit_heading(
-    heading: HeaderText, width: int, ellipsis: str = "…", caution: str = "!"
-) -> HeaderParts:
+def fit_heading(heading: HeaderText, width: int, ellipsis: str, caution: str = "!") -> HeaderParts:
     """Fit a heading into `width` cells.
 
     A header that is too narrow loses the branch, then the upper folders of the path, the model, the title's end down to a

@@ -97,12 +97,18 @@ ASCII = Glyphs(
 )
 
 
+_IN_SENTENCES = ("up", "down", "back", "to", "cut", "minus", "pending")
+_QUOTES = {ord("“"): '"', ord("”"): '"'}
+
+
 def drawn(text: str, glyphs: Glyphs) -> str:
-    """Return the name of a key or the usage of a command, with arrows and ellipsis replaced by those of a set of signs."""
-    if glyphs is UNICODE:
+    """Return a sentence, the name of a key or the usage of a command, with arrows, ellipsis and other signs of ours replaced by those of
+    a set of signs.
+    """
+    if glyphs is UNICODE or text.isascii():
         return text
-    signs = ("up", "down", "back", "to", "cut")
-    return text.translate({ord(getattr(UNICODE, sign)): getattr(glyphs, sign) for sign in signs})
+    signs = {ord(getattr(UNICODE, sign)): getattr(glyphs, sign) for sign in _IN_SENTENCES}
+    return text.translate(signs | _QUOTES)
 
 
 def glyphs_of(node: "MessagePump") -> Glyphs:

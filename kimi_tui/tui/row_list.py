@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.faults import blank_strips
-from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.glyphs import UNICODE, Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
 from kimi_tui.tui.painter import INKS, Painter
 from kimi_tui.tui.row_window import ListState
@@ -96,10 +96,21 @@ def plain(text: str, style: str = "ink") -> Line:
     return Line((Span(text, style),))
 
 
+def drawn_line(line: Line, glyphs: Glyphs) -> Line:
+    """Return a row with the signs of our sentences replaced by those of a set (`glyphs.drawn`)."""
+    if all(span.text.isascii() for span in line.spans):
+        return line
+    return line._replace(
+        spans=tuple(span._replace(text=drawn(span.text, glyphs)) for span in line.spans)
+    )
+
+
 class PaintedRows(LateStyled, Widget):
     """A widget that paints its visible rows. Their text can be selected with the mouse, and copied."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in ROW_STYLES}
+    IS_EXACT: ClassVar[bool] = False
+    """Whether the rows have texts that must be shown as they are: what is decided about, diffs, texts that are read."""
 
     def __init__(self, *, widget_id: str | None = None) -> None:
         super().__init__(id=widget_id)
@@ -120,7 +131,11 @@ class PaintedRows(LateStyled, Widget):
         """Return the rows for a width."""
         made_for = width, self.room, self.has_focus
         if self._laid_out[0] != made_for:
-            self._laid_out = made_for, self.lay_out(width)
+            rows, glyphs = self.lay_out(width), glyphs_of(self)
+            if not self.IS_EXACT and glyphs is not UNICODE:
+                # Sentences and names are made and cut where the signs in use are not known.
+                rows = [drawn_line(row, glyphs) for row in rows]
+            self._laid_out = made_for, rows
         return self._laid_out[1]
 
     def refresh(

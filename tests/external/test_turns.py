@@ -84,6 +84,29 @@ async def test_a_question_has_exactly_the_answers_of_the_agent(desk: AgentDesk) 
         assert json.loads(await one.say("ask edit something"))["optionId"] == "no"
 
 
+async def test_a_command_that_was_allowed_is_asked_for_again_only_if_another_one_runs(
+    desk: AgentDesk,
+) -> None:
+    long = "echo " + "x" * 90
+    async with desk.session("ask") as one:
+        one.answer = lambda asked: asked.options[0] if asked.options else "yes"
+        assert await one.say(f"asked {long}") == f"{long[5:]}\n"
+        (asked,) = one.asked
+        assert asked.detail.split("\n")[0] == long
+        # The card has the command alone, and not the text of its arguments as output.
+        (started,) = one.of(ev.ToolStarted)
+        assert json.loads(started.arguments) == {"command": long}
+        assert "".join(each.text for each in one.of(ev.ToolOutput)) == f"{long[5:]}\n"
+        # The agent runs something else than it asked for.
+        assert await one.say("asked echo hello => echo other") == "other\n"
+        asked = one.asked[-1]
+        assert len(one.asked) == 3
+        assert "echo other" in asked.detail
+        one.answer = lambda asked: asked.options[0] if asked.options else "no"
+        assert "refused" in await one.say("asked echo hello => echo hello; touch made")
+        assert not (desk.work / "made").exists()
+
+
 async def test_files_and_commands_are_served_in_the_folder_alone(
     desk: AgentDesk,
 ) -> None:

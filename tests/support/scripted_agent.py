@@ -99,6 +99,10 @@ def option(name: str, title: str, category: str, value: str, values: tuple[str, 
     }
 
 
+def said_text(text: str) -> Any:
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
 class Turn:
     """One prompt."""
 
@@ -239,6 +243,45 @@ class Turn:
         ask("terminal/release", params)
         self.progress(name, "completed")
         self.text(json.dumps([code, shown]))
+
+    def do_asked(self, rest: str) -> None:
+        """Ask about a command, and have it run in a terminal, wrapped in a shell, a folder and variables, as Kimi Code 2.1 does.
+
+        Its arguments come as text in pieces, and the question does not repeat them. `A => B` asks about A and runs B.
+        """
+        asked, _, ran = rest.partition(" => ")
+        given = json.dumps({"command": asked})
+        name = self.call("Bash", "execute", content=[said_text(given[:9])])
+        self.progress(name, "in_progress", content=[said_text(given[:15])])
+        self.progress(name, "in_progress", content=[said_text(given)])
+        options = [
+            {"optionId": "yes", "name": "Approve", "kind": "allow_once"},
+            {"optionId": "no", "name": "Reject", "kind": "reject_once"},
+        ]
+        words = said_text(f"Requesting approval to Running: {asked[:50]}")
+        call = {"toolCallId": name, "title": "Bash", "content": [words]}
+        params = {"sessionId": self.session, "toolCall": call, "options": options}
+        said = ask("session/request_permission", params)
+        if said.get("result", {}).get("outcome", {}).get("optionId") != "yes":
+            self.progress(name, "failed")
+            return
+        self.progress(
+            name, "in_progress", rawInput={"command": ran or asked}, content=[said_text(given)]
+        )
+        env = {"NO_COLOR": "1", "TERM": "dumb", "GIT_TERMINAL_PROMPT": "0", "SHELL": "/bin/bash"}
+        params = {
+            "sessionId": self.session,
+            "command": "/bin/bash",
+            "args": ["-c", f"cd '{os.getcwd()}' && {ran or asked}"],
+            "env": [{"name": key, "value": value} for key, value in env.items()],
+            "cwd": os.getcwd(),
+        }
+        terminal = ask("terminal/create", params)["result"]["terminalId"]
+        params = {"sessionId": self.session, "terminalId": terminal}
+        ask("terminal/wait_for_exit", params)
+        self.text(ask("terminal/output", params)["result"]["output"])
+        ask("terminal/release", params)
+        self.progress(name, "completed")
 
     def do_usage(self, rest: str) -> None:
         used, size = map(int, rest.split())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events, on
@@ -441,6 +442,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
     Attributes:
         request: as above; so is `asker`.
     """
+
+    IS_EXACT: ClassVar[bool] = True
 
     class Answered(Message):
         """The user answered the request; `feedback` is the reason for a no, or the text to run or send instead."""

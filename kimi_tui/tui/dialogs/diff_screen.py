@@ -23,7 +23,7 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import counted, wrap_words
-from kimi_tui.tui.glyphs import Glyphs, glyphs_of
+from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.row_list import PaintedRows, plain
 from kimi_tui.tui.rows import BLANK, Line, Span
@@ -148,6 +148,8 @@ class DiffView(PaintedRows):
         cursor: the row of the chosen line; None if none is chosen.
     """
 
+    IS_EXACT: ClassVar[bool] = True
+
     class LineClicked(Message):
         """A line of a file was clicked."""
 
@@ -241,7 +243,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
     def compose(self) -> ComposeResult:
         """Return the changes in a frame."""
         use_thin_scrollbar(self._scroll, glyphs_of(self))
-        self._scroll.border_title = Content(self._titled)
+        self._scroll.border_title = Content(drawn(self._titled, glyphs_of(self)))
         self._say("")
         yield self._scroll
 
@@ -250,7 +252,9 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         line = "j, k line   Enter who wrote it   " if self._chooses else ""
         copy = "y copy patch   " if self._patch is not None else ""
         keys = f"{enter}{line}n, p file   {copy}Esc close"
-        self._scroll.border_subtitle = Content(f"{words}   {keys}" if words else keys)
+        self._scroll.border_subtitle = Content(
+            drawn(f"{words}   {keys}" if words else keys, glyphs_of(self))
+        )
 
     def on_key(self, event: events.Key) -> None:
         """Do what Enter is for, if the screen has been visible for a moment."""

@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from kimi_tui.tui.faults import log_fault, reported
-from kimi_tui.tui.glyphs import ASCII, glyphs_of
+from kimi_tui.tui.glyphs import ASCII, drawn, glyphs_of
 from kimi_tui.tui.keyboard import (
     QUIET_S,
     LetterAction,
@@ -55,6 +55,7 @@ _MOVES = frozenset("jk ")
 class PreviewSheet(PaintedRows):
     """The widget that draws the rows of a preview and reports which of them was clicked."""
 
+    IS_EXACT: ClassVar[bool] = True
     ALLOW_SELECT = False
     """False: Textual's own selection would select all rows."""
 
@@ -231,7 +232,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def compose(self) -> ComposeResult:
         """Yield the frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
-        self._sheet.border_title = Content(layout.frame_title(self._state))
+        self._sheet.border_title = Content(drawn(layout.frame_title(self._state), glyphs_of(self)))
         yield self._sheet
 
     def on_mount(self) -> None:
@@ -270,14 +271,16 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return is_early
 
     def _tell_early(self, what: str) -> None:
-        self._sheet.border_subtitle = Content(f"{what} was pressed too early; press it again")
+        self._sheet.border_subtitle = Content(
+            drawn(f"{what} was pressed too early; press it again", glyphs_of(self))
+        )
 
     def _look(self, at: float) -> None:
         """Note that a key read at this monotonic time moves the selection: the user saw the preview, if that had been painted."""
         self._is_looked_at = at >= self._paint.seen_at
 
     def _show(self) -> None:
-        self._sheet.border_title = Content(layout.frame_title(self._state))
+        self._sheet.border_title = Content(drawn(layout.frame_title(self._state), glyphs_of(self)))
         self._sheet.border_subtitle = ""
         self._sheet.refresh(layout=True)
         self._sheet.lines(layout.frame_width(app_of(self).size.width) - 2)
@@ -340,7 +343,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         async def tell() -> None:
             words = await who(path, line)
             if files.whole and files.current is not None and files.current.path == path:
-                self._sheet.border_subtitle = Content(words)
+                self._sheet.border_subtitle = Content(drawn(words, glyphs_of(self)))
 
         self.run_worker(reported(self, tell), group="who", exclusive=True)
 

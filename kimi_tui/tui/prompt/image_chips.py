@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kimi_tui.display_names import CHIP, CHIP_START
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.formatting import cut, tokens
+from kimi_tui.tui.glyphs import ASCII, UNICODE
 
 if TYPE_CHECKING:
     from kimi_tui.images import Image
@@ -30,9 +31,14 @@ class Chip(NamedTuple):
 
 
 class ImageChips:
-    """The images that are named in prompts of this run or in messages of the shown sessions."""
+    """The images that are named in prompts of this run or in messages of the shown sessions.
 
-    def __init__(self) -> None:
+    Args:
+        mark: ends a name that is cut.
+    """
+
+    def __init__(self, mark: str = UNICODE.cut) -> None:
+        self._mark = mark
         self._known: dict[str, Chip] = {}
 
     def add(self, image: Image) -> str:
@@ -62,7 +68,7 @@ class ImageChips:
         for chip, image in images.items():
             facts = ImageBlock.of(image)
             known = self._known.get(chip)
-            if not chip.startswith(_begins(facts)):
+            if not _is_of(chip, facts):
                 continue
             if known is None or known.facts.sha256 == facts.sha256:
                 self._known[chip] = Chip(facts, image)
@@ -74,7 +80,7 @@ class ImageChips:
         from kimi_tui.images import image_tokens
 
         size = tokens(image_tokens(facts.width, facts.height), estimated=True)
-        label = f"{_begins(facts)}{size}"
+        label = f"{_begins(facts, self._mark)}{size}"
         chip, number = f"{label}]", 1
         while chip in self._known and self._known[chip].facts.sha256 != facts.sha256:
             number += 1
@@ -90,8 +96,7 @@ class ImageChips:
         for facts in images:
             if not facts.sha256:
                 continue
-            begins = _begins(facts)
-            chip = next((one for one in chips if one.startswith(begins)), "")
+            chip = next((one for one in chips if _is_of(one, facts)), "")
             if chip:
                 chips.remove(chip)
             else:
@@ -144,8 +149,13 @@ def in_text(text: str) -> list[str]:
     )
 
 
-def _begins(facts: ImageBlock) -> str:
+def _is_of(chip: str, facts: ImageBlock) -> bool:
+    """Return whether a chip may stand for an image; its name may have been cut with other signs in use."""
+    return any(chip.startswith(_begins(facts, mark)) for mark in (UNICODE.cut, ASCII.cut))
+
+
+def _begins(facts: ImageBlock, mark: str) -> str:
     """Return the beginning of the chip of an image."""
     shown = one_line(facts.name).replace("[", "(").replace("]", ")").strip()
-    name = f"{cut(shown, _NAME_CELLS)} " if shown else ""
+    name = f"{cut(shown, _NAME_CELLS, mark)} " if shown else ""
     return f"{CHIP_START}{name}{facts.width}x{facts.height} "

@@ -19,7 +19,7 @@ from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, 
 from kimi_tui.projection.token_peaks import TokenPeaks
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
-from kimi_tui.tui.glyphs import UNICODE
+from kimi_tui.tui.glyphs import UNICODE, drawn
 from kimi_tui.tui.rows import Span
 from kimi_tui.tui.timeline.layout import (
     EMPTY,
@@ -382,7 +382,10 @@ class TimelineViewport:
         key = key or (ground, *spans)
         strip = self._strips.get(key)
         if strip is None:
-            strip = self._paint([span for span in spans if span[0]], self.full_width, ground)
+            shown = [
+                span._replace(text=drawn(span.text, self.glyphs)) for span in spans if span.text
+            ]
+            strip = self._paint(shown, self.full_width, ground)
             if len(self._strips) > CACHE_LIMIT:
                 self._strips.clear()
             self._strips[key] = strip

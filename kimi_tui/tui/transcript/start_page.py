@@ -83,7 +83,7 @@ def empty_rows(
     return rows[:height]
 
 
-def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> list[Line]:
+def reading_rows(width: int, height: int, words: str, ellipsis: str) -> list[Line]:
     """Return the rows of a transcript while its session is read: one line of text, at the place of the start page's question.
 
     Args:
@@ -100,9 +100,7 @@ def reading_rows(width: int, height: int, words: str, ellipsis: str = "…") -> 
     return [*rows, Line((margin, Span(cut(one_line(words), room, ellipsis), "quiet")))][:height]
 
 
-def facts_words(
-    facts: FolderFacts, folder: str, width: int, height: int, ellipsis: str = "…"
-) -> str:
+def facts_words(facts: FolderFacts, folder: str, width: int, height: int, ellipsis: str) -> str:
     """Facts about the work folder as text for a pane of this size; empty if there is no room, or nothing is known.
 
     Args:

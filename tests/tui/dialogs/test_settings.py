@@ -108,7 +108,7 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
         assert one.app.theme == "kimi-atom-one-dark"
         await one.sees("atom-one-dark  preview")
         # If there are many choices, those around the chosen one are shown, with the complete description.
-        assert f"Values: {len(THEMES)}: " in one.text()
+        assert f"{len(THEMES)} values: " in one.text()
         assert "light, 16, atom-one-dark, atom-one-light, " in one.text()
         assert "A change takes effect at once." in one.text()
         # Esc leaves what was typed to find it, then the settings.
