@@ -33,7 +33,7 @@ def write_session(store: SessionStore, work_dir: Path, title: str, at: int) -> s
 
 
 def test_list(place: Place) -> None:
-    assert place.run("sessions").out == "This folder has no session.\n"
+    assert place.run("sessions").out == "This folder has no sessions.\n"
     assert place.run("sessions", "list", "--json").json == []
     here = write_session(place.store, place.work, "older \x1b[2Jone", 1_700_000_000)
     newer = place.three_turns()
@@ -253,7 +253,7 @@ def test_what_is_passed_over_is_said_with_its_reason(place: Place, kind: str, wh
     session = place.three_turns()
     put(session.dir / "context.jsonl", kind)
     ran = place.run("sessions")
-    assert ran.out == "This folder has no session.\n"
+    assert ran.out == "This folder has no sessions.\n"
     assert str(session.dir / "context.jsonl") in ran.err
     assert what in ran.err
     assert "this session is skipped" in ran.err
