@@ -16,22 +16,26 @@ import asyncio
 import codecs
 import contextlib
 import fcntl
+import functools
 import os
 import select
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.prepared import SupervisedCommand, layers_held, start_supervisor
 from kimi_tui.tools.supervised import Supervised, marked
+
+T = TypeVar("T")
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -120,6 +124,8 @@ _SMALL_BYTES = 64 << 10
 _GATHER_S = 0.0002
 """Seconds to wait after a short read, so that more output gathers: a reader that is woken by every write of a flood slows it by half."""
 
+_MOST_THREADS = 10_000
+"""The number of commands that may run at once, of which there are never so many."""
 _TRIES = 3
 """The number of attempts to start a command in the sandbox."""
 
@@ -263,10 +269,19 @@ class RunningCommand:
             OSError: the command could not be started.
             asyncio.CancelledError: cancelled; every process that it started is ended, at the latest after `TERM_GRACE_S`.
         """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[ProcessEnd] = loop.create_future()
+        return await self.run_to(_itself)
 
-        def settle(result: ProcessEnd | Exception) -> None:
+    async def run_to(self, report: Callable[[ProcessEnd], T]) -> T:
+        """Start the command, wait for its end, and return what `report` makes of it in the command's thread.
+
+        Raises:
+            OSError: the command could not be started.
+            asyncio.CancelledError: as for `run`.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | Exception) -> None:
             if done.done():
                 return
             if self._stop:
@@ -281,10 +296,11 @@ class RunningCommand:
                 self._on_output(text)
 
         def work() -> None:
-            result: ProcessEnd | Exception
+            result: T | Exception
             try:
                 with self._around:
-                    result = self._started(lambda text: call_soon(loop, deliver, text))
+                    end = self._started(lambda text: call_soon(loop, deliver, text))
+                result = report(end)
             except Exception as error:
                 result = error
             with layers_held() if self._to_reap else contextlib.nullcontext():
@@ -294,9 +310,7 @@ class RunningCommand:
                 if self._afterwards is not None:
                     self._afterwards()
 
-        # The thread is no daemon: the interpreter waits for it, so that no process of a command outlives the program.
-        thread = threading.Thread(target=work, name="command", daemon=False)
-        thread.start()
+        _threads().submit(work)
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -491,6 +505,23 @@ class RunningCommand:
                 continue
             wait_until = min(until, next_live) if self._live.waiting else until
             watch.wait(max(wait_until - now, 0))
+
+
+@functools.cache
+def _threads_of(_pid: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_MOST_THREADS, "command")
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Return the threads of commands; one that is idle takes the next. A forked copy of the program has its own.
+
+    The interpreter waits for those that run, so that no process of a command outlives the program.
+    """
+    return _threads_of(os.getpid())
+
+
+def _itself(end: ProcessEnd) -> ProcessEnd:
+    return end
 
 
 def call_soon(

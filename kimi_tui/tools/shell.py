@@ -235,19 +235,22 @@ async def _to_its_end(
     if not env.work_dir.is_dir():
         where = with_tilde(env.work_dir, home)
         raise ToolProblem(f"The work folder {where} no longer exists.", brief="no folder")
+
+    def report(ended: ProcessEnd) -> ToolOutcome:
+        outcome = _outcome(command, timeout_s, ended)
+        if is_outside:
+            return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
+        if confined is None or watched is None or env.sandbox is None:
+            return outcome
+        return _of_sandbox(outcome, confined, watched, env.sandbox.git_watch, env.environ)
+
     try:
-        ended = await running.run()
+        # The effects of the sandbox are looked for in the command's thread, as that takes less than another one to answer.
+        return await running.run_to(report)
     except OSError as error:
         raise ToolProblem(
             f"The command could not be started: {error.strerror or error}.", brief="not started"
         ) from error
-    outcome = _outcome(command, timeout_s, ended)
-    if is_outside:
-        return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
-    if confined is None or watched is None or env.sandbox is None:
-        return outcome
-    watch = env.sandbox.git_watch
-    return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, env.environ)
 
 
 async def _awaited(

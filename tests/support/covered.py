@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pytest
 
+from kimi_tui.tools import prepared
 from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import confine
@@ -79,8 +80,24 @@ def whole_sandbox(place: Path) -> Sandbox:
     return Sandbox(found.backend, found.settings, found.environ, found.program)
 
 
+@contextmanager
+def set_up_ahead() -> Iterator[None]:
+    """Have each command of `command_of` begin in a process 1 that was set up before it, as the second one of an agent does."""
+    _IS_AHEAD[0] = True
+    yield
+    _IS_AHEAD[0] = False
+    prepared.end_ahead()
+
+
+_IS_AHEAD = [False]
+
+
 def command_of(confined: Confined, work_dir: Path, *, timeout_s: float = 50) -> RunningCommand:
     """Return a confined command, started like those of the agent, whose live output nobody reads."""
+    if _IS_AHEAD[0]:
+        prepared.end_ahead()
+        prepared._current()._opened()
+        prepared.set_up_ahead(confined.words, str(work_dir))
     return RunningCommand(
         confined.argv,
         work_dir=work_dir,

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.covered import bubblewrap, whole_sandbox
+from support.covered import bubblewrap, set_up_ahead, whole_sandbox
 
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 
@@ -18,8 +19,12 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(scope="module", params=["own", "bwrap"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    """The one that is used here, and bubblewrap, which is used where there is no Landlock."""
+@pytest.fixture(
+    scope="module",
+    params=["own", pytest.param("ahead", marks=pytest.mark.exhaustive), "bwrap"],
+)
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """The one that is used here, the same set up before its command, and bubblewrap, which is used where there is no Landlock."""
     place = Path(__file__)
-    return bubblewrap(place) if request.param == "bwrap" else whole_sandbox(place)
+    with set_up_ahead() if request.param == "ahead" else contextlib.nullcontext():
+        yield bubblewrap(place) if request.param == "bwrap" else whole_sandbox(place)

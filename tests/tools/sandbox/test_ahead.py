@@ -12,16 +12,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.covered import whole_sandbox
+from support.tool_env import Bench
 from support.watching import alive, memory_of, until
 
 from kimi_tui.tools import prepared, supervisor
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
 from kimi_tui.tools.sandbox.layers import folder_of
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
+from kimi_tui.tools.shell import Shell, ShellParams
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a prepared process")
 HERE = Path(__file__).parent
@@ -261,7 +264,8 @@ async def test_one_that_was_looked_for_long_ago_is_looked_for_again(
 
 async def test_the_mode_and_the_network_are_those_of_the_command(ahead: Ahead) -> None:
     lists = "grep -c : /proc/net/dev; cat /proc/net/route | wc -l"
-    outside = subprocess.run(["/bin/sh", "-c", lists], capture_output=True, text=True, check=True)
+    how = {"capture_output": True, "text": True, "check": True}
+    outside = await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", lists], **how)
     assert await ahead.said(lists, network=True) == outside.stdout
     assert await ahead.said(lists) == "1\n1\n"
     assert await ahead.said(lists, network=True) == outside.stdout
@@ -297,12 +301,16 @@ async def test_caches_are_as_they_are_then_and_stay_in_one_layer(ahead: Ahead) -
     assert not ahead.sandbox.reset(ahead.work).is_used
 
 
+def of_process(pid: int, name: str) -> bytes:
+    return Path(f"/proc/{pid}/{name}").read_bytes()
+
+
 async def test_it_is_confined_while_it_waits_and_holds_nothing(ahead: Ahead) -> None:
     secret = "sk-" + "k7" * 20
     first = await ahead.running(ahead.made("true"), {"KEY": secret}).run()
     assert first.exit_code == 0
     await ahead.is_ready()
-    told = Path(f"/proc/{ahead.pid}/status").read_text()
+    told = of_process(ahead.pid, "status").decode()
     # A command in the sandbox has exactly these.
     for line in (
         await ahead.said("grep -E '^(NoNewPrivs|Seccomp|Cap...):' /proc/self/status")
@@ -310,9 +318,9 @@ async def test_it_is_confined_while_it_waits_and_holds_nothing(ahead: Ahead) -> 
         assert f"\n{line}" in told
     if os.geteuid() != 0:
         with pytest.raises(PermissionError):
-            Path(f"/proc/{ahead.pid}/environ").read_bytes()
+            of_process(ahead.pid, "environ")
         return
-    assert Path(f"/proc/{ahead.pid}/environ").read_bytes() == b""
+    assert of_process(ahead.pid, "environ") == b""
     assert not any(secret.encode() in part for part in memory_of(ahead.pid))
 
 
@@ -396,6 +404,18 @@ async def test_it_ends_where_no_command_comes(
     assert await until(lambda: not alive(waiting))
     assert await ahead.said("echo on") == "on\n"
     assert ahead.used == [False]
+
+
+async def test_the_second_command_of_the_tool_begins_in_it(ahead: Ahead) -> None:
+    env = replace(Bench(ahead.work).env, environ=ahead.sandbox.environ, sandbox=ahead.sandbox)
+    for n in range(3):
+        outcome = await Shell().run(ShellParams(command=f"echo {n} > file; cat file .env"), env)
+        assert outcome.output.startswith(f"{n}\n")
+        assert "blocked reading" in outcome.brief
+        # Old files of caches are looked for once in a while, when no process 1 is set up.
+        prepared.set_up_ahead(ahead.made("true").words, str(ahead.work))
+        await ahead.is_ready()
+    assert ahead.used == [True, True]
 
 
 PROGRAM = """
