@@ -696,7 +696,9 @@ class ConversationController:
         """Compact now, or when the running turn has ended."""
         soul = await self.opened()
         if soul.running:
-            self._bench.tell("The conversation will be compacted when this turn ends.")
+            self._bench.tell(
+                "The conversation will be compacted when this turn ends.", in_turn=True
+            )
         await soul.compact(instructions, waits=True)
 
     def take_back(self) -> str | None:

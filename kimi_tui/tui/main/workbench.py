@@ -281,6 +281,17 @@ class Workbench:
         there.dismiss()
         self.notices.append(here.tell(text, **details))
 
+    def tell_working(self) -> None:
+        """Show that a command has to wait until the turn ends."""
+        self.tell(
+            "The agent is working. Wait until it finishes, or stop it first with Esc.", in_turn=True
+        )
+
+    def end_turn(self) -> None:
+        """Remove the notices that are true only while a turn runs."""
+        self.chat_pane.end_turn()
+        self.timeline_pane.end_turn()
+
     # --- tasks, questions, and another session
 
     def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> asyncio.Task[None]:

@@ -39,7 +39,7 @@ async def bisect(main: MainParts, argument: str) -> None:
         main.bench.tell("A bisect is already running.", advice="Esc stops it.")
         return
     if main.conversation.running:
-        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
+        main.bench.tell_working()
         return
     await soul.files_ready()
     from kimi_tui.session.errors import UnknownWorldLine

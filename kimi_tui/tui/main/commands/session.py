@@ -325,7 +325,7 @@ def stop(main: MainParts, argument: str) -> None:
 async def resume(main: MainParts, argument: str) -> None:
     """Let the agent continue without a new message."""
     if main.conversation.state.running:
-        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
+        main.bench.tell_working()
         return
     soul = await main.conversation.opened()
     from kimi_tui.soul.kimisoul import TURN_ERRORS
