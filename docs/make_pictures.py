@@ -349,7 +349,7 @@ def look_around(terminal: Terminal, camera: Camera, server: ChatServerThread) ->
     show("/help", "Esc close", "help")
     show("/sessions", "Why is the import", "sessions")
     terminal.key("ctrl+q")
-    terminal.wait_for("is running in the background")
+    terminal.wait_for("background task is running")
     terminal.wait_quiet(QUIET_S)
     terminal.key("ctrl+q")
     terminal.wait_exit()

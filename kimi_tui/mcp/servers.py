@@ -292,7 +292,7 @@ class McpServers:
             off, yes = await asyncio.to_thread(self._known, one.config)
             one.off = off
             if "" in off:
-                one.state, one.why = "off", "you switched it off"
+                one.state, one.why = "off", "you turned it off"
             elif yes is None:
                 one.state, one.why = "asks", "this folder's server is not allowed yet"
                 waiting.append(one.config.name)
@@ -794,7 +794,7 @@ class McpServers:
         if yes is None:
             one.state, one.why = "asks", "this folder's server is not allowed yet"
         elif "" in one.off:
-            one.state, one.why = "off", "you switched it off"
+            one.state, one.why = "off", "you turned it off"
         else:
             self._begin(one, yes)
             await one.settled.wait()
@@ -862,7 +862,7 @@ class McpServers:
             await self.restart(name)
         else:
             await self._stop(one)
-            one.state, one.why = "off", "you switched it off"
+            one.state, one.why = "off", "you turned it off"
             self._sync()
 
 

@@ -58,8 +58,8 @@ async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
         await one.ready()
         await one.say("Hello")
         shown = " ".join((await one.sees("Nothing was lost. Press Enter to try")).split())
-        assert "× Model call failed" in shown
-        assert "401: no such key" in row_with(one, "Model call failed")
+        assert "× Model request failed" in shown
+        assert "401: no such key" in row_with(one, "Model request failed")
         assert "Check the API key" in shown
         await one.idle()
         assert str(one.screen.prompt.area.placeholder).startswith("Enter to continue")
@@ -328,7 +328,7 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         async with desk(home, server.base_url, window=None, dialect=None) as one:
             await one.sees("kimi-test has a context window")
             await one.sees(
-                "F4 or /window makes Ollama copy the model with a context of 32,768 tokens."
+                "F4 or /window makes a copy of the model with a context of 32,768 tokens."
             )
             await one.sees("/tools on sends all tools.")
             await one.until(
@@ -388,7 +388,7 @@ async def test_what_the_engine_has_to_say_is_shown_and_its_estimates_are_in_the_
         assert "the server says 9000, difference +" in log_file().read_text()
         # An error event in the stream.
         await one.say("Hello again")
-        shown = await one.sees("Model call failed")
+        shown = await one.sees("Model request failed")
         assert "402: No credit left" in shown
         await one.idle()
         # A text that is in no context is not on the screen either.
