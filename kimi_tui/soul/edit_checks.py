@@ -11,6 +11,7 @@ import fnmatch
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,6 +155,7 @@ class EditChecks:
             confined_to=confined.words,
             ends_all=True,
             around=sandbox.git_watch.around(watched),
+            afterwards=partial(sandbox.set_up_ahead, confined, self.work_dir),
         )
         watched.end = running.end
         return await running.run()
