@@ -64,6 +64,8 @@ _SHAPES = (
     *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
 )
 """The library's types of requests and answers, which take an eighth of the memory and are not used here."""
+_OTHER_CLIENT = "openai._vendor.httpx_aiohttp"
+"""The library's adapter of another HTTP library, which it imports where that is installed; that takes as long as all the rest of it."""
 _importing = threading.Lock()
 _executing = threading.RLock()
 
@@ -410,7 +412,13 @@ def preload() -> None:
 
         if "openai" not in sys.modules:
             _defer(_SHAPES)
-        from openai import AsyncOpenAI
+            # An entry of None has the import of that name fail, and the library does without it.
+            cast("dict[str, object]", sys.modules)[_OTHER_CLIENT] = None
+        try:
+            from openai import AsyncOpenAI
+        finally:
+            if cast("dict[str, object]", sys.modules).get(_OTHER_CLIENT, "") is None:
+                del sys.modules[_OTHER_CLIENT]
 
         # OPENAI_LOG in the environment would have whole requests logged; the terminal is safe where the log was begun before.
         logging.getLogger("openai").setLevel(logging.WARNING)
