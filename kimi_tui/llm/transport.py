@@ -5,7 +5,7 @@ shown. `OpenAIClient` posts chat requests; the `openai` library does authenticat
 the library would add from the environment or about this machine are left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
-`preload`) a third of a second, and three times that without `_defer`: packages of types of requests and answers are executed
+`preload`) a sixth of a second, and three times that without `_defer`: packages of types of requests and answers are executed
 only when an attribute is first read from them. `importlib.util.LazyLoader` would execute them as soon as one of their modules
 is imported.
 """
@@ -406,7 +406,7 @@ cast("dict[str, Any]", READERS[SEND_BODY])["chunked"] = ChunkedBody
 
 
 def preload() -> None:
-    """Import everything that a request needs. It takes a third of a second of CPU: call it in a thread, after the first paint."""
+    """Import everything that a request needs. It takes a sixth of a second of CPU: call it in a thread, after the first paint."""
     with _importing:
         import tenacity
 
