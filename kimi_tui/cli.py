@@ -152,7 +152,9 @@ def start(launch: Launch) -> int:
         name = "__stderr__"
         setattr(sys, name, sys.__stdout__)
     from kimi_tui.instant.prompt import begin
+    from kimi_tui.own_process import share_interpreter
 
+    share_interpreter()
     _forget_odd_sizes()
     instant = begin(launch)
     try:

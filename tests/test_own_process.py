@@ -10,6 +10,8 @@ import gc
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -149,3 +151,23 @@ def test_a_pause_ends_with_its_work_but_not_before_a_session_is_read() -> None:
     with collector.paused():
         collector.release()
     assert gc.isenabled()
+
+
+def test_the_event_loop_gets_its_turn_beside_a_thread_that_computes() -> None:
+    before, computed = sys.getswitchinterval(), list[int]()
+
+    def compute() -> None:
+        computed.append(sum(n % 7 for n in range(5_000_000)))
+
+    try:
+        own_process.share_interpreter()
+        thread, turns = threading.Thread(target=compute), 0
+        thread.start()
+        while thread.is_alive():
+            # This gives up the lock, as a wait of the event loop does.
+            time.sleep(0)
+            turns += 1
+    finally:
+        sys.setswitchinterval(before)
+    # The thread computes for a quarter of a second, and has the lock for one of them at a time.
+    assert turns > 60

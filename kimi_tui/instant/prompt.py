@@ -1,7 +1,7 @@
 """The instant prompt: takes the terminal, paints the first page, echoes what is typed, and hands all of it to the app.
 
 A thread reads and paints while the main thread imports Textual and the app: an import gives up the interpreter's lock between
-two steps of the bytecode when it is asked to (`SWITCH_S`), and a process of its own would have to share the terminal's input
+two steps of the bytecode when it is asked to (`share_interpreter`), and a process of its own would have to share the terminal's input
 with this one, and take longer to start than the app. The app's driver gets the terminal as it is, in the same modes, and the
 input as it came; this thread goes on until the app's first frame can be drawn.
 """
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kimi_tui.instant.stored_frame import Cells, StoredFrame
     from kimi_tui.launch import Launch
 
-SWITCH_S = 0.001
-"""Seconds after which the importing thread gives the interpreter's lock to the one that echoes."""
 ANSWER_S = 0.004
 """Seconds to wait before the first frame for the colour of the terminal's background."""
 LOOK_S = 0.05
@@ -107,7 +105,6 @@ class InstantPrompt:
         """Whether input was there before raw mode began."""
         self._before: dict[int, Any] = {}
         self._thread: Thread | None = None
-        self._switch_s = sys.getswitchinterval()
         self._input = sys.__stdin__.fileno() if sys.__stdin__ is not None else 0
         self._output = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
         self._woken = self._wake = -1
@@ -147,7 +144,6 @@ class InstantPrompt:
                 self._painted = []
                 self._read(ANSWER_S)
             self._write(self._changes())
-        sys.setswitchinterval(SWITCH_S)
         thread = Thread(target=self._run, args=(first,), name="instant prompt", daemon=True)
         thread.start()
         # A signal that comes earlier could not wait for a thread that does not run yet.
@@ -291,7 +287,6 @@ class InstantPrompt:
             return
         self._call()
         thread.join(1.0)
-        sys.setswitchinterval(self._switch_s)
         if not thread.is_alive():
             os.close(self._woken)
             os.close(self._wake)

@@ -167,6 +167,9 @@ class Message(_Stored):
     @property
     def text(self) -> str:
         """All text parts joined, without reasoning and without attached text."""
+        # Most messages are stored so, and every request of a long conversation asks each of them.
+        if isinstance(self.content, str):
+            return self.content
         return "".join(
             part.text for part in self.parts if isinstance(part, TextPart) and not part.attached
         )
@@ -174,6 +177,8 @@ class Message(_Stored):
     @property
     def attached(self) -> tuple[str, ...]:
         """The descriptions of the message's attachments, as shown to the user."""
+        if isinstance(self.content, str):
+            return ()
         return tuple(
             part.attached for part in self.parts if isinstance(part, TextPart) and part.attached
         )
@@ -188,6 +193,8 @@ class Message(_Stored):
     @property
     def thinking(self) -> str:
         """The whole reasoning of the message, joined."""
+        if isinstance(self.content, str):
+            return ""
         return "".join(part.think for part in self.parts if isinstance(part, ThinkPart))
 
     def stored(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ shown. `OpenAIClient` posts chat requests; the `openai` library does authenticat
 the library would add from the environment or about this machine are left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
-`preload`) a third of a second, and three times that without `_defer`: packages of types of requests and answers are executed
+`preload`) a sixth of a second, and three times that without `_defer`: packages of types of requests and answers are executed
 only when an attribute is first read from them. `importlib.util.LazyLoader` would execute them as soon as one of their modules
 is imported.
 """
@@ -64,6 +64,8 @@ _SHAPES = (
     *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
 )
 """The library's types of requests and answers, which take an eighth of the memory and are not used here."""
+_OTHER_CLIENT = "openai._vendor.httpx_aiohttp"
+"""The library's adapter of another HTTP library, which it imports where that is installed; that takes as long as all the rest of it."""
 _importing = threading.Lock()
 _executing = threading.RLock()
 
@@ -404,13 +406,19 @@ cast("dict[str, Any]", READERS[SEND_BODY])["chunked"] = ChunkedBody
 
 
 def preload() -> None:
-    """Import everything that a request needs. It takes a third of a second of CPU: call it in a thread, after the first paint."""
+    """Import everything that a request needs. It takes a sixth of a second of CPU: call it in a thread, after the first paint."""
     with _importing:
         import tenacity
 
         if "openai" not in sys.modules:
             _defer(_SHAPES)
-        from openai import AsyncOpenAI
+            # An entry of None has the import of that name fail, and the library does without it.
+            cast("dict[str, object]", sys.modules)[_OTHER_CLIENT] = None
+        try:
+            from openai import AsyncOpenAI
+        finally:
+            if cast("dict[str, object]", sys.modules).get(_OTHER_CLIENT, "") is None:
+                del sys.modules[_OTHER_CLIENT]
 
         # OPENAI_LOG in the environment would have whole requests logged; the terminal is safe where the log was begun before.
         logging.getLogger("openai").setLevel(logging.WARNING)

@@ -325,7 +325,8 @@ class GaugeModel:
         if self._told is None:
             self._told, self._streamed = self.status, 0.0
         told = self._told
-        self._streamed += len(text.encode("utf-8", "surrogatepass")) / _BYTES_OF_TOKEN
+        n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        self._streamed += n_bytes / _BYTES_OF_TOKEN
         grown = round(self._streamed * (told.correction or 1.0))
         if told.used + grown - self.status.used < max(_SEEN, told.limit // _SEEN_OF_WINDOW):
             return False

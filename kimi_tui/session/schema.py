@@ -32,6 +32,10 @@ MESSAGE_ROLES = frozenset({"system", "user", "assistant", "tool"})
 MAX_COUNT = 1 << 53
 
 _PLAIN_KEYS = frozenset({"role", "content", "tool_call_id"})
+_STEP_KEYS = _PLAIN_KEYS | {"tool_calls", "saw", "by"}
+_PART_KEYS = frozenset({"type", "text"})
+_CALL_KEYS = frozenset({"type", "id", "function"})
+_FUNCTION_KEYS = frozenset({"name", "arguments"})
 # A model may write any text as the name of a tool, so longer names are ignored.
 _LONGEST_NAME = 64
 _MOST_IMAGE_TOKENS = 1 << 30
@@ -203,7 +207,39 @@ def is_message(record: dict[str, Any]) -> bool:
     if isinstance(record.get("content"), str) and record.keys() <= _PLAIN_KEYS:
         call_id = record.get("tool_call_id")
         return call_id is None or isinstance(call_id, str)
-    return message_of(record) is not None
+    return _is_of_plain_step(record) or message_of(record) is not None
+
+
+def _is_of_plain_step(record: dict[str, Any]) -> bool:
+    """Return whether a record is a call or a result as the program writes them, which are most of a session's records."""
+    content, calls = record.get("content"), record.get("tool_calls", ())
+    return (
+        record.keys() <= _STEP_KEYS
+        and isinstance(record.get("tool_call_id", ""), str)
+        and isinstance(content, str | list)
+        and (isinstance(content, str) or all(map(_is_plain_part, cast("list[object]", content))))
+        and isinstance(calls, tuple | list)
+        and all(map(_is_plain_call, cast("Iterable[object]", calls)))
+    )
+
+
+def _is_plain_part(part: object) -> bool:
+    found = lenient_json.mapping(part)
+    is_text = found.get("type") == "text" and isinstance(found.get("text"), str)
+    return is_text and found.keys() == _PART_KEYS
+
+
+def _is_plain_call(call: object) -> bool:
+    found = lenient_json.mapping(call)
+    function = lenient_json.mapping(found.get("function"))
+    return (
+        found.get("type") == "function"
+        and isinstance(found.get("id"), str)
+        and found.keys() == _CALL_KEYS
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments"), str)
+        and function.keys() == _FUNCTION_KEYS
+    )
 
 
 class AddedLine(NamedTuple):

@@ -243,8 +243,9 @@ def _joined(records: Iterable[EventRecord]) -> Iterator[EventRecord]:
 
 
 def _is_more_of(first: EventRecord, record: EventRecord) -> bool:
-    is_of_same = (first.foreign, first.source) == (record.foreign, record.source)
-    return is_of_same and continues(first.event, record.event)
+    if not continues(first.event, record.event):
+        return False
+    return (first.foreign, first.source) == (record.foreign, record.source)
 
 
 def _whole(record: EventRecord, pieces: Sequence[str]) -> EventRecord:

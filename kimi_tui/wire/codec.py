@@ -343,13 +343,10 @@ class Decoder:
         if event is None:
             return None
         at, own_seq = line.get("timestamp"), line.get("seq")
-        return EventRecord(
-            own_seq if _is_whole(own_seq) else seq,
-            _seconds_of(at),
-            event,
-            foreign="seq" not in line and not isinstance(event, _OURS_ALONE),
-            source=source,
-        )
+        # A record has tens of thousands of lines, nearly all of which have a time and a number of ours.
+        seconds = at if type(at) is float and 0 <= at <= _MAX_SECONDS else _seconds_of(at)
+        foreign = own_seq is None and "seq" not in line and not isinstance(event, _OURS_ALONE)
+        return EventRecord(own_seq if _is_whole(own_seq) else seq, seconds, event, foreign, source)
 
     def _decode_sourced(self, message: Mapping[str, Any]) -> tuple[Event | None, str]:
         """Return one event, and the name of the agent whose event it is; empty for the session's own."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.effort import n_calls
 
 from kimi_tui.llm import message as message_module
 from kimi_tui.llm.completion import Collector
@@ -159,3 +160,9 @@ def test_of_many_calls_that_make_no_sense_the_others_are_kept() -> None:
     found = message_of({"role": "assistant", "tool_calls": calls})
     assert found is not None
     assert found.tool_calls == [_CALL] * MANY
+
+
+def test_a_plain_text_is_read_without_making_parts_of_it() -> None:
+    plain = Message(role="assistant", content="word " * 1_000)
+    assert (plain.text, plain.thinking, plain.attached) == ("word " * 1_000, "", ())
+    assert n_calls(lambda: (plain.text, plain.thinking, plain.attached)) <= 8

@@ -6,7 +6,9 @@ import asyncio
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.quick_disk import memory_folder
@@ -136,6 +138,37 @@ async def _open_and_go_on(folder: Path, data: bytes, target: int) -> None:
 @given(odd_records | good_records)
 def test_what_the_index_takes_for_a_message_is_one(record: dict[str, object]) -> None:
     if record.get("role") in ("user", "assistant", "tool", "system"):
+        assert is_message(record) == (message_of(record) is not None)
+
+
+def test_the_usual_records_are_known_without_making_messages_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call: dict[str, Any] = {
+        "type": "function",
+        "id": "1",
+        "function": {"name": "Shell", "arguments": "{}"},
+    }
+    part = {"type": "text", "text": "done"}
+    usual: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "I look.", "tool_calls": [call, call]},
+        {"role": "tool", "content": [part, part], "tool_call_id": "1", "saw": {"a": "b"}},
+        {"role": "user", "content": [part], "by": "person"},
+    ]
+    made = list[object]()
+    with monkeypatch.context() as watched:
+        watched.setattr(Message, "of", made.append)
+        assert all(map(is_message, usual))
+    assert not made
+    assert None not in map(message_of, usual)
+    odd: list[dict[str, Any]] = [
+        {"role": "assistant", "tool_calls": [{**call, "id": 1}]},
+        {"role": "assistant", "content": None, "tool_calls": [{**call, "function": {"name": 5}}]},
+        {"role": "assistant", "content": 7, "tool_calls": [call]},
+        {"role": "assistant", "content": 7, "tool_calls": {"0": call}},
+        {"role": "tool", "content": [{**part, "text": 5}], "tool_call_id": 3},
+    ]
+    for record in odd:
         assert is_message(record) == (message_of(record) is not None)
 
 
