@@ -226,6 +226,11 @@ class FolderSnapshots:
         """Have the names in a folder synced with the changes. It may be called from any thread."""
         self._named.append(folder)
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether there is nothing for `sync_changes` to do."""
+        return not self._named and self.tracker.is_synced
+
     def sync_changes(self) -> None:
         """Make durable what is not yet: the names of written files, and their snapshots. It may be called from any thread.
 

@@ -303,6 +303,11 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether no snapshot waits for `sync`."""
+        return not self._is_unsynced
+
     def sync(self) -> None:
         """Sync the snapshots that were added without it. It may be called from another thread than all else.
 

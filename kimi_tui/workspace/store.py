@@ -374,6 +374,11 @@ class BlobStore:
         if not later:
             self.sync()
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether all flushed contents are durable, or are being made so."""
+        return not self._unsynced
+
     def sync(self) -> None:
         """Make all contents durable that were flushed. It may be called beside other methods.
 
