@@ -55,7 +55,7 @@ _HEADERS = frozenset(
     )
 )
 _ERROR_BODY_S = 10.0
-_SLICE_BYTES = 64 * 1024
+_SLICE_BYTES = 256 * 1024
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _CHUNK_END = b"\r\n"
 _NO_KEY = "none"
@@ -95,6 +95,9 @@ class RestrictedClient(httpx2.AsyncClient):
         read_s: float | None,
     ) -> None:
         self._origin = httpx2.URL(base_url)
+        self._last: tuple[tuple[str, httpx2.URL | str, dict[str, Any]], httpx2.Request] | None = (
+            None
+        )
         self._own_headers = own_headers
         self.proxy: EnvironmentProxy | None = proxy_to(base_url)
         # Certificate authorities take 2 MB, and the variables that name others may be wrong, so they are only read if one of
@@ -119,6 +122,21 @@ class RestrictedClient(httpx2.AsyncClient):
                 max_connections=20, max_keepalive_connections=5, keepalive_expiry=30
             ),
             headers={"User-Agent": USER_AGENT},
+        )
+
+    def build_request(
+        self, method: str, url: httpx2.URL | str, *, content: Any = None, **options: Any
+    ) -> httpx2.Request:
+        """Build a request as `httpx2` does; one that differs from the last one only in its body gets what that one was made of."""
+        if not isinstance(content, bytes):
+            return super().build_request(method, url, content=content, **options)
+        asked = (method, url, options)
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, super().build_request(method, url, content=b"", **options)
+        like = self._last[1]
+        headers = [item for item in like.headers.raw if item[0].lower() != b"content-length"]
+        return httpx2.Request(
+            method, like.url, headers=headers, content=content, extensions=like.extensions
         )
 
     async def send(

@@ -216,6 +216,7 @@ class Context:
         self._sync_lock = asyncio.Lock()
         self._lock = asyncio.Lock()
         self._running: set[asyncio.Future[Any]] = set()
+        self._due: asyncio.TimerHandle | None = None
         self._tokens = TokenEstimate()
 
     # -- contents --------------------------------------------------------------------------------------
@@ -323,11 +324,25 @@ class Context:
 
     async def sync(self) -> bool:
         """Write and fsync everything, in a thread; return False if that fails (`trouble` says why)."""
+        self._cancel_due()
         return await self._run_to_completion(self._sync())
 
-    def sync_soon(self) -> None:
-        """Begin to write and fsync everything, in a thread; a later `sync` waits for that, too, and syncs only what has come since."""
-        self._begun(self._sync())
+    def sync_soon(self, within_s: float = 0.0) -> None:
+        """Begin to write and fsync everything, in a thread; a later `sync` waits for that, too, and syncs only what has come since.
+
+        Args:
+            within_s: begin so many seconds later, once for all calls until then.
+        """
+        if not within_s:
+            self._cancel_due()
+            self._begun(self._sync())
+        elif self._due is None:
+            self._due = asyncio.get_running_loop().call_later(within_s, self.sync_soon)
+
+    def _cancel_due(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
     async def aclose(self) -> None:
         """Save everything unsaved and close the files. Read `trouble` afterwards."""

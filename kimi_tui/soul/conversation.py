@@ -37,7 +37,7 @@ from kimi_tui.soul.request_form import (
     result_chars,
 )
 from kimi_tui.soul.system_prompt import adapted_prompt, lean_prompt
-from kimi_tui.soul.tasks import TimeSlices, shielded
+from kimi_tui.soul.tasks import TimeSlices, shielded_at_once
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens, estimate_of
 from kimi_tui.soul.tool_results import ToolMemory, pending_calls
 from kimi_tui.soul.usage import Ledger
@@ -437,7 +437,7 @@ class Conversation:
 
     # -- growing ---------------------------------------------------------------------------------
 
-    @shielded
+    @shielded_at_once
     async def checkpoint(
         self, kind: CheckpointKind, label: str = "", *, first: int = 0
     ) -> Checkpoint:
@@ -450,7 +450,7 @@ class Conversation:
         self.publish_checkpoint(checkpoint_created(point, kind, label, figure, first=first))
         return point
 
-    @shielded
+    @shielded_at_once
     async def append(self, messages: Iterable[Message]) -> None:
         """Append messages. A cancel does not split it; thousands of results are taken and written in parts."""
         slices, left = TimeSlices(), iter(messages)
@@ -464,7 +464,7 @@ class Conversation:
         context = self.context
         return context.index.counts(context.checkpoints[-1].message_index)[0]
 
-    @shielded
+    @shielded_at_once
     async def append_answer(self, message: Message, usage: Usage) -> None:
         """Append the answer of a step, between two usage records: tokens sent, and with the answer. A cancel does not split it."""
         sent, estimated = usage.input, usage.estimated

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -103,7 +104,6 @@ class FileHistory:
         self._journal = session.context.journal
         self._tracker = folder.tracker
         self.added: Callable[[], Sequence[str]] = tuple
-        self._marks: set[asyncio.Future[None]] = set()
         self._wire = wire
         self._events = _FileEvents(wire)
         self._began = 0.0
@@ -136,18 +136,23 @@ class FileHistory:
         """Note that a checkpoint was made, so that it can be restored."""
         if self.folder.is_on:
             mark = self._tracker.mark
-            marked = self.folder.submit(
-                partial(mark, agent=self._agent) if self._agent else mark, uid
-            )
-            self._marks.add(marked)
-            marked.add_done_callback(self._marked)
+            self._submit(partial(mark, agent=self._agent) if self._agent else mark, uid)
 
     def mark_again(self, uid: str, like: str) -> None:
         """Note that a checkpoint was made anew by another name: its files are those of the one that it is like."""
         if self.folder.is_on:
-            marked = self.folder.submit(partial(self._tracker.mark_again, like=like), uid)
-            self._marks.add(marked)
-            marked.add_done_callback(self._marked)
+            self._submit(partial(self._tracker.mark_again, like=like), uid)
+
+    def _submit(self, work: Callable[[str], None], uid: str) -> None:
+        """Have a checkpoint noted in the thread of the snapshots, which wakes the event loop only if that fails."""
+        loop = asyncio.get_running_loop()
+
+        def marked(done: Future[None]) -> None:
+            if not done.cancelled() and (error := done.exception()) is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self._mark_failed, error)
+
+        self.folder.submit(work, uid).add_done_callback(marked)
 
     async def before_change(self, paths: Sequence[str] | None) -> ChangingTool:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
@@ -594,10 +599,7 @@ class FileHistory:
         if found.left:
             self._events.unfinished(found.left, found.why)
 
-    def _marked(self, marked: asyncio.Future[None]) -> None:
-        self._marks.discard(marked)
-        if marked.cancelled() or (error := marked.exception()) is None:
-            return
+    def _mark_failed(self, error: BaseException) -> None:
         if isinstance(error, OSError):
             self._events.trouble(error)
         else:

@@ -218,13 +218,18 @@ class FolderSnapshots:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
 
-    def submit(self, work: Callable[[str], None], argument: str) -> asyncio.Future[None]:
+    def submit(self, work: Callable[[str], None], argument: str) -> Future[None]:
         """Have work done in the thread of the tracker, after what has been submitted so far."""
-        return asyncio.get_running_loop().run_in_executor(self._pool, work, argument)
+        return self._pool.submit(work, argument)
 
     def sync_names_soon(self, folder: str) -> None:
         """Have the names in a folder synced with the changes. It may be called from any thread."""
         self._named.append(folder)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether there is nothing for `sync_changes` to do."""
+        return not self._named and self.tracker.is_synced
 
     def sync_changes(self) -> None:
         """Make durable what is not yet: the names of written files, and their snapshots. It may be called from any thread.

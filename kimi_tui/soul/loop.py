@@ -89,6 +89,8 @@ from kimi_tui.wire.events import (
 )
 
 _COMMAND_CHARS = 200
+_SYNCED_WITHIN_S = 0.05
+"""The seconds within which results of steps that changed no file are synced, together."""
 _RUN = "Yes, run it"
 _RUN_ALL = "Yes, and in this session treat such text as calls"
 _WRITTEN_KEY = "calls written as text"
@@ -434,7 +436,8 @@ class AgentLoop:
             else:
                 # The next request does not wait for the disk: a power cut would lose the end of what was said, and nothing in
                 # its middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
-                context.sync_soon()
+                is_synced = self._conversation.files.folder.is_synced
+                context.sync_soon(_SYNCED_WITHIN_S if is_synced else 0.0)
             n += 1
 
     async def _finish_calls(self) -> TurnOutcome | None:

@@ -9,9 +9,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from kimi_tui.soul.errors import RunCancelled, SoulBusy
 
@@ -48,6 +48,57 @@ def shielded(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
         return run_to_completion(work(*args, **kwargs))
 
     return whole
+
+
+def shielded_at_once(
+    work: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Do what `shielded` does, without a task as long as the coroutine does not wait: a task costs three turns of the event loop.
+
+    The coroutine must not ask for its task, as `asyncio.timeout` does: until it first waits that is the caller's.
+    """
+
+    @wraps(work)
+    async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
+        begun = work(*args, **kwargs)
+        try:
+            awaited = begun.send(None)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        return await run_to_completion(_continued(begun, awaited))
+
+    return whole
+
+
+async def _continued(begun: Coroutine[Any, Any, T], awaited: Any) -> T:
+    """Go on with a coroutine that waits for something already."""
+    return await _Rest(begun, awaited)
+
+
+class _Rest(Generic[T]):
+    """The rest of a coroutine that was begun outside of a task."""
+
+    def __init__(self, begun: Coroutine[Any, Any, T], awaited: Any) -> None:
+        self._begun = begun
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        begun, awaited = self._begun, self._awaited
+        try:
+            while True:
+                try:
+                    sent = yield awaited
+                except GeneratorExit:
+                    begun.close()
+                    raise
+                except BaseException as error:
+                    awaited = begun.throw(error)
+                else:
+                    awaited = begun.send(sent)
+        except StopIteration as end:
+            value: T = end.value
+            return value
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:

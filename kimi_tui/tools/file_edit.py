@@ -40,6 +40,7 @@ from kimi_tui.tools.paths import (
     ask_to_change,
     is_secret_by_name,
     locate,
+    protected_reason,
     read_approval_on_error,
 )
 from kimi_tui.workspace.manifest import Limits
@@ -65,20 +66,21 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
         ToolRejected: the user said no.
     """
 
-    def plan() -> tuple[ResolvedPath, _Plan | ToolProblem]:
+    def plan() -> tuple[ResolvedPath, _Plan | ToolProblem, str]:
         target = locate(path, env.work_dir, env.environ)
         try:
-            return target, _planned(target, compute, env)
+            planned = _planned(target, compute, env)
         except ToolProblem as problem:
-            return target, problem
+            return target, problem, ""
+        return target, planned, protected_reason(target, env.environ)
 
-    target, planned = await asyncio.to_thread(plan)
+    target, planned, why_protected = await asyncio.to_thread(plan)
     if isinstance(planned, ToolProblem):
         async with read_approval_on_error(target, env):
             raise planned
     content, edit, data, lost = planned
     n_links = content.stat.st_nlink if content else 1
-    await ask_to_change(target, edit, env, n_links=n_links, lost=lost)
+    await ask_to_change(target, edit, env, why_protected=why_protected, n_links=n_links, lost=lost)
     await _write_to_completion(path, target, data, content, env)
     return edit
 

@@ -522,7 +522,13 @@ async def read_approval_on_error(target: ResolvedPath, env: ToolEnv) -> AsyncGen
 
 
 async def ask_to_change(
-    target: ResolvedPath, edit: FileEdit, env: ToolEnv, *, n_links: int, lost: str = ""
+    target: ResolvedPath,
+    edit: FileEdit,
+    env: ToolEnv,
+    *,
+    why_protected: str,
+    n_links: int,
+    lost: str = "",
 ) -> None:
     """Ask before a file is created or changed.
 
@@ -530,6 +536,7 @@ async def ask_to_change(
         target: the file.
         edit: the change, shown as a diff.
         env: the environment of the call, whose approver answers.
+        why_protected: the `protected_reason` of the file.
         n_links: the number of names of the file on disk; more than one may mean a file elsewhere.
         lost: the reason why no snapshot has the file's present contents, so that they cannot be restored; empty if one has.
 
@@ -542,7 +549,7 @@ async def ask_to_change(
     if here and not target.inside:
         where = "in an added folder; rewinds do not restore its files"
     where += _link_note(target)
-    reason = await asyncio.to_thread(protected_reason, target, env.environ)
+    reason = why_protected
     if not reason and _runs_other(target, edit.before, edit.after):
         reason = "the edit changes what the package manager runs"
     if n_links > 1:

@@ -321,6 +321,11 @@ class SnapshotLog:
         self._take(snapshot)
         return snapshot
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether no snapshot waits for `sync`."""
+        return not self._is_unsynced
+
     def sync(self) -> None:
         """Sync the snapshots that were added without it. It may be called from another thread than all else.
 
@@ -482,10 +487,16 @@ class SnapshotLog:
         line = b"".join(json.dumps(one, ensure_ascii=True).encode() + b"\n" for one in records)
         if self._joins_line:
             line = b"\n" + line
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-        with self._storage.opened(self._path, flags) as handle:
+        try:
+            handle = self._storage.open(self._path, flags)
+        except FileNotFoundError:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = self._storage.open(self._path, flags)
+        try:
             self._storage.append(handle, line, sync=sync)
+        finally:
+            self._storage.close(handle)
         self._joins_line = False
 
     def _take(self, snapshot: Snapshot) -> None:

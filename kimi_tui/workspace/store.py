@@ -40,6 +40,7 @@ Item = TypeVar("Item", str, bytes)
 _RAW = b"r"
 _ZLIB = b"z"
 _PIECE = 1 << 20
+_SMALL_PIECE = 1 << 14
 _SMALL_BODY = 1 << 17
 """zlib packs at most 1,032 to 1, so that a body of at most so many bytes cannot fill the memory, whatever it holds."""
 _GROWTH_BYTES = 16 << 20
@@ -373,6 +374,11 @@ class BlobStore:
         if not later:
             self.sync()
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether all flushed contents are durable, or are being made so."""
+        return not self._unsynced
+
     def sync(self) -> None:
         """Make all contents durable that were flushed. It may be called beside other methods.
 
@@ -618,9 +624,12 @@ def read_whole(handle: int, size_bytes: int) -> bytes:
     """
     pieces: list[bytes] = []
     room = 2 * size_bytes + _GROWTH_BYTES
-    while piece := os.read(handle, max(_PIECE, size_bytes + 1)):
+    # A buffer of a megabyte takes longer to get and to give back than a small file takes to read.
+    size = size_bytes + 1
+    while piece := os.read(handle, size):
         pieces.append(piece)
         room -= len(piece)
+        size = _SMALL_PIECE if size_bytes < _PIECE else _PIECE
         if room < 0:
             raise OSError(errno.EFBIG, "The file grows while it is read")
     return b"".join(pieces)

@@ -418,6 +418,11 @@ class Tracker:
         self._add(others, self._owed, later=later)
         return added
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether there is nothing for `sync` to do. It may be called from any thread."""
+        return self._store.is_synced and (self.extent is None or self._log.is_synced)
+
     def sync(self) -> None:
         """Make the snapshots durable that were taken to be synced later. It may be called from another thread than all else.
 

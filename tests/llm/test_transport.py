@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kimi_tui.llm import transport
-from kimi_tui.llm.transport import ChunkedBody
+from kimi_tui.llm.transport import ChunkedBody, RestrictedClient
 
 _CHUNK = st.one_of(
     st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data)),
@@ -150,3 +150,27 @@ def test_what_the_library_would_log_goes_neither_to_the_terminal_nor_to_the_log(
     command = [sys.executable, "-c", SILENT, str(log)]
     ended = subprocess.run(command, check=True, timeout=30, capture_output=True)
     assert (ended.stdout, ended.stderr, log.read_bytes()) == (b"", b"", b"")
+
+
+def test_a_further_request_is_built_as_the_first_one_would_be() -> None:
+    def client() -> RestrictedClient:
+        return RestrictedClient("http://127.0.0.1:1/v1", connect_s=1, read_s=2)
+
+    url, kept = "http://127.0.0.1:1/v1/chat", client()
+    asked: list[tuple[str, bytes, dict[str, str]]] = [
+        ("POST", b"first", {"Authorization": "a"}),
+        ("POST", b"longer than that", {"Authorization": "a"}),
+        ("POST", b"", {"Authorization": "a"}),
+        ("POST", b"longer than that", {"Authorization": "b"}),
+        ("PUT", b"x", {"Authorization": "b"}),
+    ]
+    for method, content, headers in asked:
+        made, fresh = (
+            one.build_request(method, url, content=content, headers=headers)
+            for one in (kept, client())
+        )
+        # A request may be changed before it is sent.
+        assert sorted(made.headers.raw) == sorted(fresh.headers.raw)
+        assert (made.method, made.url, made.content) == (method, fresh.url, content)
+        assert made.extensions == fresh.extensions
+        made.headers.clear()

@@ -8,7 +8,12 @@ import gc
 import pytest
 
 from kimi_tui.soul.errors import RunCancelled
-from kimi_tui.soul.tasks import OneAtATime, OrphanedTasks, run_to_completion
+from kimi_tui.soul.tasks import (
+    OneAtATime,
+    OrphanedTasks,
+    run_to_completion,
+    shielded_at_once,
+)
 
 
 async def test_orphans_are_waited_for_and_their_faults_are_logged(
@@ -60,6 +65,60 @@ async def test_a_cancel_waits_for_work_that_must_not_be_cut_short() -> None:
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert done == [1]
+
+
+async def test_work_that_does_not_wait_takes_no_turn_of_the_event_loop() -> None:
+    turns: list[str] = []
+
+    @shielded_at_once
+    async def work(number: int) -> int:
+        async with lock:
+            return 10 // number
+
+    lock = asyncio.Lock()
+    asyncio.get_running_loop().call_soon(turns.append, "turn")
+    assert await work(5) == 2
+    with pytest.raises(ZeroDivisionError):
+        await work(0)
+    assert not turns
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_work_that_begins_at_once_and_waits_is_not_cut_short(is_cancelled: bool) -> None:
+    done: list[str] = []
+    may_end = asyncio.Event()
+
+    @shielded_at_once
+    async def work(number: int) -> int:
+        await asyncio.sleep(0)
+        async with lock:
+            done.append("has the lock")
+        try:
+            await asyncio.wait_for(may_end.wait(), 10)
+            await asyncio.to_thread(done.append, "thread")
+            return 10 // number
+        finally:
+            done.append("end")
+
+    lock = asyncio.Lock()
+    await lock.acquire()
+    caller = asyncio.create_task(work(5))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert done == []
+    if is_cancelled:
+        caller.cancel()
+    lock.release()
+    asyncio.get_running_loop().call_soon(may_end.set)
+    if is_cancelled:
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+    else:
+        assert await caller == 2
+        with pytest.raises(ZeroDivisionError):
+            await work(0)
+        assert done[3:] == done[:3]
+    assert done[:3] == ["has the lock", "thread", "end"]
 
 
 async def test_a_turn_whose_caller_was_cancelled_is_no_fault_of_the_program() -> None:
