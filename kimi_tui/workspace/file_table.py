@@ -753,10 +753,14 @@ class _TableReader:
 
     def _rows(self, path: str, joined: str, data: bytes) -> FileRows:
         known = self._like.get(path)
-        if known is not None and known.rows.data == data and "\0".join(known.rows.names) == joined:
-            return known.rows
-        share = self._shared.setdefault
-        names = tuple(share(one, one) for one in joined.split("\0")) if joined else ()
+        names: tuple[str, ...] | None = None
+        if known is not None and "\0".join(known.rows.names) == joined:
+            if known.rows.data == data:
+                return known.rows
+            names = known.rows.names
+        if names is None:
+            share = self._shared.setdefault
+            names = tuple(share(one, one) for one in joined.split("\0")) if joined else ()
         kinds = {number & ~_STAMPED for number in set(data[:: _ROW.size])}
         if len(names) * _ROW.size != len(data) or any(number >= len(_KINDS) for number in kinds):
             raise ValueError("the list of files is damaged")
