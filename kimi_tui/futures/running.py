@@ -141,10 +141,10 @@ class Futures:
         self._launch = launch
         self._environ = dict(os.environ if environ is None else environ)
         self._planner = Planner(soul, launch, self._environ)
-        self._known = {one.key: one for one, _ in stored_states(soul.session)}
-        self._since = {
-            one.key: str(note.get("since", "")) for one, note in stored_states(soul.session)
-        }
+        self._known: dict[str, FutureChanged] = {}
+        self._since: dict[str, str] = {}
+        self._n_noted = -1
+        self._learn()
         self._futures: dict[str, _Future] = {}
         self._groups: set[asyncio.Task[None]] = set()
         self._wakes: list[Callable[[str], object]] = []
@@ -163,6 +163,7 @@ class Futures:
     @property
     def states(self) -> Sequence[FutureChanged]:
         """The state of each future of the session that was not removed, in the order in which they were started."""
+        self._learn()
         return tuple(self._known.values())
 
     def state(self, key: str) -> FutureChanged:
@@ -171,9 +172,19 @@ class Futures:
         Raises:
             NoFutures: there is none with that key.
         """
+        self._learn()
         if key not in self._known:
             raise NoFutures("There is no such future.", "target")
         return self._known[key]
+
+    def _learn(self) -> None:
+        """Take in the stored futures, also those of a killed program that became world lines after this began."""
+        noted = len(self._session.context.journal.futures)
+        if noted != self._n_noted:
+            self._n_noted = noted
+            for one, note in stored_states(self._session):
+                self._known.setdefault(one.key, one)
+                self._since.setdefault(one.key, str(note.get("since", "")))
 
     @property
     def is_running(self) -> bool:
@@ -774,9 +785,7 @@ class Futures:
             LLMError: the model could not be asked.
             SoulBusy: something runs.
         """
-        chosen = [
-            one for one in self._known.values() if one.is_over and one.key in (keys or self._known)
-        ]
+        chosen = [one for one in self.states if one.is_over and one.key in (keys or self._known)]
         if not chosen:
             raise NoFutures("No future has ended yet.", "target")
         room = _OPINION_CHARS // len(chosen)
@@ -804,6 +813,7 @@ class Futures:
         Raises:
             StorageTrouble: a world line could not be deleted.
         """
+        self._learn()
         chosen = [self._known[key] for key in keys if key in self._known]
         lines = [
             n
