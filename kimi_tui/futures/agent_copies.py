@@ -109,7 +109,7 @@ class CopySet:
         """See `AgentCopies.copy`."""
         made = order.provider.made_with
         if made is None:
-            raise NoCopies("Its model works only inside the process of kimi-tui.")
+            raise NoCopies("Its model cannot run in a separate process.")
         session, folder = self._soul.session, self._soul.folder
         session_of = Session(order.folder, session.work_dir, session.storage)
         await asyncio.to_thread(_removed, order.folder / FILES_NAME)

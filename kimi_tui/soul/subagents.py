@@ -707,6 +707,7 @@ class Subagents(AgentsPart):
             ended_at=0.0,
             model=model,
             is_future=is_future,
+            remark="" if is_future else now.remark,
         )
 
     async def _turns(self, agent: _Agent, soul: KimiSoul) -> bool:
@@ -735,14 +736,16 @@ class Subagents(AgentsPart):
                 begun = await self._begin_copy(agent, copies, together.keys.index(key))
                 end = await self._to_its_end(agent, begun)
         except NoCopies as no:
+            reason = one_line(str(no)).rstrip(".")
+            words = f"The sub-agents work one after another, without copies of the files: {reason}."
             if not together.is_told:
                 together.is_told = True
-                words = f"The sub-agents work one after another, without copies of the files: {one_line(str(no)).rstrip('.')}."
                 self._main.wire.publish(ev.Notice("info", words))
             # Its process has ended, but its work is still to come and can be stopped.
             agent.since, agent.is_ending = "", False
             await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
-            self._change(agent, state="waiting", why=_AFTER_OTHERS)
+            remark = words if reason else ""
+            self._change(agent, state="waiting", why=_AFTER_OTHERS, remark=remark)
             await together.turn_of(key)
             return await self._run(agent)
         except (LLMError, SoulError, SessionError, OSError) as error:
@@ -783,7 +786,7 @@ class Subagents(AgentsPart):
             seq = soul.wire.newest_seq + 1
         provider = await self._provider(agent)
         if provider.made_with is None:
-            raise NoCopies("Their model works only inside the process of kimi-tui.")
+            raise NoCopies("Their model cannot run in a separate process.")
         settings, budget = main.agents_config, self._budget()
         said, agent.said = agent.said, []
         order = CopyOrder(
