@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 CHECK_LINES = 20
 _MOST_ANSWER = 20_000
 _HEARD_S = 2.0
+_LAST_SNAPSHOT_S = 5.0
 _HELD_S = 0.05
 """Seconds for which streamed text is held, so that three futures do not wake the program hundreds of times a second."""
 _P = ParamSpec("_P")
@@ -157,7 +158,7 @@ class FutureChild:
         """Run to the end; return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop)
+            loop.add_signal_handler(number, self._abandoned)
         writing = asyncio.create_task(self._write(), name="output")
         reading = asyncio.create_task(self._read(), name="messages")
         try:
@@ -167,6 +168,22 @@ class FutureChild:
             self._tell_held()
             self._told.put_nowait(None)
             await writing
+
+    def _abandoned(self) -> None:
+        """End because the program has ended."""
+        self._keep(self._left())
+
+    async def _left(self) -> None:
+        """Leave sub-agents that work as a kill does, so that they can go on; without any, stop in order."""
+        soul = self._soul
+        if soul is None or soul.agents is None or not any(o.is_running for o in soul.agents.states):
+            self._stop()
+            return
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LAST_SNAPSHOT_S):
+                await soul.folder.take("agent")
+                await soul.flush()
+        os._exit(1)
 
     def _stop(self) -> None:
         self._is_stopped = True
@@ -420,7 +437,7 @@ class FutureChild:
                     await self._carry_out(line)
                 except BadMessage as bad:
                     complain(str(bad))
-        self._stop()
+        self._abandoned()
 
     async def _carry_out(self, line: bytes) -> None:
         try:

@@ -7,6 +7,7 @@ over the work folder is removed by the sweep of every start (`tools.past_command
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.filesystem import remove_tree
+from kimi_tui.futures.comparing import differences, with_changes
 from kimi_tui.futures.world_line import (
     FutureNote,
     adopt,
@@ -23,7 +25,9 @@ from kimi_tui.futures.world_line import (
 )
 from kimi_tui.session.errors import SessionError
 from kimi_tui.soul.errors import SoulBusy
+from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.wire.events import Notice
+from kimi_tui.workspace.base import NoBase
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -95,5 +99,10 @@ async def _taken(soul: KimiSoul, folder: Path, note: FutureNote) -> bool:
     if not state.is_over:
         state = replace(state, state="failed", why=KILLED, ended_at=time.time(), asks=())
     await soul.files_ready()
+    with contextlib.suppress(OSError, NoBase):
+        files, work = folder / FILES_NAME, soul.session.work_dir
+        found = await asyncio.to_thread(differences, files, work, note.since)
+        # The command of the check is not known any more.
+        state = with_changes(state, found, "")
     soul.wire.publish(await adopt(soul, folder, state, note.since))
     return True

@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
@@ -26,8 +25,8 @@ from kimi_tui.app_paths import log_words
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures import PREFIX
+from kimi_tui.futures.comparing import differences, with_changes
 from kimi_tui.futures.orders import Order, choice_record
-from kimi_tui.futures.own_checks import judging
 from kimi_tui.futures.planning import Planned, Planner, n_at_once
 from kimi_tui.futures.process import FutureProcess, StartServer
 from kimi_tui.futures.set_files import SetFiles, free_ports, move_to
@@ -55,7 +54,7 @@ from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import Decoder
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, EventRecord, FutureChanged
 from kimi_tui.wire.queue import Wire
-from kimi_tui.workspace.base import FileState, NoBase, Past, Progress
+from kimi_tui.workspace.base import NoBase, Progress
 from kimi_tui.workspace.diff import Changes, FileDifference
 
 if TYPE_CHECKING:
@@ -142,10 +141,10 @@ class Futures:
         self._launch = launch
         self._environ = dict(os.environ if environ is None else environ)
         self._planner = Planner(soul, launch, self._environ)
-        self._known = {one.key: one for one, _ in stored_states(soul.session)}
-        self._since = {
-            one.key: str(note.get("since", "")) for one, note in stored_states(soul.session)
-        }
+        self._known: dict[str, FutureChanged] = {}
+        self._since: dict[str, str] = {}
+        self._n_noted = -1
+        self._learn()
         self._futures: dict[str, _Future] = {}
         self._groups: set[asyncio.Task[None]] = set()
         self._wakes: list[Callable[[str], object]] = []
@@ -164,6 +163,7 @@ class Futures:
     @property
     def states(self) -> Sequence[FutureChanged]:
         """The state of each future of the session that was not removed, in the order in which they were started."""
+        self._learn()
         return tuple(self._known.values())
 
     def state(self, key: str) -> FutureChanged:
@@ -172,9 +172,19 @@ class Futures:
         Raises:
             NoFutures: there is none with that key.
         """
+        self._learn()
         if key not in self._known:
             raise NoFutures("There is no such future.", "target")
         return self._known[key]
+
+    def _learn(self) -> None:
+        """Take in the stored futures, also those of a killed program that became world lines after this began."""
+        noted = len(self._session.context.journal.futures)
+        if noted != self._n_noted:
+            self._n_noted = noted
+            for one, note in stored_states(self._session):
+                self._known.setdefault(one.key, one)
+                self._since.setdefault(one.key, str(note.get("since", "")))
 
     @property
     def is_running(self) -> bool:
@@ -656,19 +666,12 @@ class Futures:
         folder = future.fork.dir / FILES_NAME
         try:
             found = await asyncio.to_thread(
-                _differences, folder, self._session.work_dir, future.since, ""
+                differences, folder, self._session.work_dir, future.since
             )
         except (OSError, NoBase):
             return
         future.differences = found
-        diffs = [one.side.diff for one in found if one.side.diff is not None]
-        future.state = replace(
-            future.state,
-            files=len(found),
-            added=sum(one.added for one in diffs),
-            removed=sum(one.removed for one in diffs),
-            own_check=judging((one.path for one in found), future.plan.check),
-        )
+        future.state = with_changes(future.state, found, future.plan.check)
 
     async def differences(self, key: str) -> list[FileDifference]:
         """Return the files that an ended future changed, against its beginning.
@@ -688,7 +691,7 @@ class Futures:
             return []
         line = await asyncio.to_thread(self._session.world_lines.read, state.world_line)
         newest = line.checkpoints[-1].uid if line.checkpoints else ""
-        return await asyncio.to_thread(_differences, folder, work, since, newest)
+        return await asyncio.to_thread(differences, folder, work, since, newest)
 
     async def ended(self) -> None:
         """Wait until all of them have ended, and are world lines."""
@@ -782,9 +785,7 @@ class Futures:
             LLMError: the model could not be asked.
             SoulBusy: something runs.
         """
-        chosen = [
-            one for one in self._known.values() if one.is_over and one.key in (keys or self._known)
-        ]
+        chosen = [one for one in self.states if one.is_over and one.key in (keys or self._known)]
         if not chosen:
             raise NoFutures("No future has ended yet.", "target")
         room = _OPINION_CHARS // len(chosen)
@@ -812,6 +813,7 @@ class Futures:
         Raises:
             StorageTrouble: a world line could not be deleted.
         """
+        self._learn()
         chosen = [self._known[key] for key in keys if key in self._known]
         lines = [
             n
@@ -863,27 +865,3 @@ class Futures:
 def _words_of(error: Exception) -> str:
     """Return a sentence about an error."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
-def _differences(folder: Path, work: Path, since: str, newest: str) -> list[FileDifference]:
-    """Return the differences between a snapshot and the end of the step of a checkpoint; the last snapshot without one.
-
-    Raises:
-        NoBase: a snapshot is missing.
-    """
-    past = Past(folder, work)
-    begun = past.log.get(since)
-    end = past.log.after_checkpoint(newest) if newest else past.log.last
-    if begun is None or end is None:
-        raise NoBase("The file snapshots of that future were deleted.")
-    one, other = FileState(begun), FileState(end)
-    found = past.differences(one, other)
-    # A file that no snapshot has is not among those of a future where commands may not read it; it did not go.
-    before = past.entries(one, [each.path for each in found])
-    after = past.entries(other, [each.path for each in found])
-    hidden = {
-        path
-        for path, entry in before.items()
-        if entry is not None and not entry.is_known and after.get(path) is None
-    }
-    return [each for each in found if each.path not in hidden]

@@ -199,6 +199,9 @@ def _missing_end(
     if not stored or any(record.foreign for record in stored):
         # kimi-cli records no checkpoints, so nothing says where its record meets the context.
         return []
+    if not _untold(stored).isdisjoint(point.uid for point in session.context.checkpoints):
+        # What a future said is in no record, so that its line is always told from the context.
+        return []
     seq, at = stored[-1].seq, stored[-1].at
     try:
         rest = [EventRecord(0, at, event) for event in _rest_of_step(stored, session)]
@@ -327,6 +330,15 @@ def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Ev
                 yield event
             case _:
                 pass
+
+
+def _untold(records: Sequence[EventRecord]) -> set[str]:
+    """Return the uids of checkpoints that came with the line of a future, and of which nothing else is told."""
+    found: set[str] = set()
+    for record in records:
+        if isinstance(record.event, ev.WorldLineAdded):
+            found.update(record.event.uids)
+    return found - _made_in(records)
 
 
 def _made_in(records: Iterable[EventRecord]) -> set[str]:

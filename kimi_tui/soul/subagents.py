@@ -152,6 +152,7 @@ class _Agent:
         since: the snapshot with which its copy began, while its difference is not applied; empty without one.
         cost: the cost that its process told; -1 without prices.
         is_ending: whether it has ended in its copy, so that nothing is left to stop.
+        has_worked: whether its call ran in this run of the program.
     """
 
     state: AgentChanged
@@ -175,6 +176,7 @@ class _Agent:
     since: str = ""
     cost: float = -1.0
     is_ending: bool = False
+    has_worked: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -571,6 +573,7 @@ class Subagents(AgentsPart):
             async with self._held(agent) as soul:
                 return _outcome(agent.state, _last_answer(soul.session.context.messages))
         agent.is_stopping = agent.is_ending = False
+        agent.has_worked = True
         together = None if agent.state.reads_only else self._sets.get(key)
         running = self._run(agent) if together is None else self._run_beside(agent, together)
         agent.work = asyncio.create_task(running, name=f"sub-agent {agent.state.name}")
@@ -986,8 +989,11 @@ class Subagents(AgentsPart):
 
     async def settle(self) -> None:
         """See `AgentsPart.settle`."""
+        await self._settle([*self._agents.values()])
+
+    async def _settle(self, agents: Sequence[_Agent]) -> None:
         uids = {point.uid for point in self._conversation.context.checkpoints}
-        left = [one for one in self._agents.values() if one.since and one.work is None]
+        left = [one for one in agents if one.since and one.work is None]
         for agent in sorted(left, key=lambda one: one.state.number):
             if agent.state.uid not in uids:
                 continue
@@ -1160,7 +1166,8 @@ class Subagents(AgentsPart):
         if self._closing:
             await asyncio.wait(self._closing)
         with contextlib.suppress(SoulError, SessionError):
-            await self.settle()
+            # What an earlier run has left comes when the user lets the session go on, not by its mere opening.
+            await self._settle([one for one in self._agents.values() if one.has_worked])
 
     # -- what it tells ---------------------------------------------------------------------------
 

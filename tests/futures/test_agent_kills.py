@@ -134,3 +134,32 @@ async def test_a_kill_of_one_process_ends_that_one_alone(
         await until(started, None)
         assert await started.wait() == 0
         await looks_right(work, before, server)
+
+
+async def test_opening_and_closing_the_session_brings_nothing_into_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    make_files(work)
+    before = contents(work)
+    test_agents.TASKS[:] = [["alpha", "beta"]]
+    async with ChatServer(check=test_agents.act) as server:
+        set_environment(monkeypatch, tmp_path, server.base_url)
+        program = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            PROGRAM.format(patch=""),
+            cwd=work,
+            stdout=asyncio.subprocess.PIPE,
+            limit=1 << 24,
+        )
+        await until(program, PHASES["its command"])
+        program.kill()
+        await program.wait()
+        await nothing_runs(work)
+        launch = launch_of(Options(work_dir=str(work), newest=True, mode="sandboxed"))
+        soul = (await open_session(launch)).soul
+        await soul.files_ready()
+        await soul.aclose()
+        assert contents(work) == before
+        await looks_right(work, before, server)

@@ -168,7 +168,6 @@ async def looks_right(work: Path, launch: Launch, server: ChatServer, before: st
     try:
         for one in list(soul.before_close):
             await one()
-        scene.futures = Futures(soul, launch)
         await nothing_half_made(soul.session.dir.parent)
         await nothing_lies_about()
         assert contents(work) == before

@@ -325,3 +325,29 @@ async def test_what_a_future_left_by_a_compaction_has_its_sub_agents(scene: Scen
         await soul.travel.undo()
     assert not (scene.work / "alpha.md").exists()
     assert (scene.work / "beta.md").exists()
+
+
+@pytest.mark.exhaustive
+async def test_a_future_that_is_current_is_told_once_at_the_next_start(scene: Scene) -> None:
+    futures, soul = scene.futures, scene.soul
+    (key,) = await futures.start(plan("use alpha"))
+    await soul.run("use beta")
+    await futures.ended()
+    await futures.make_current(key)
+    await soul.aclose()
+    for _ in range(2):
+        scene = await scene.again()
+        model = SessionModel()
+        for record in await scene.soul.history():
+            model.apply(record)
+        states = [
+            one.agent.name for one in model.chat.blocks if isinstance(one, ToolBlock) and one.agent
+        ]
+        assert states == ["general-101"]
+        assert [one.id for one in model.timeline.path_of(0)] == [0, 1, 2, 3, 4]
+        # The line that was left is the session's own.
+        left = scene.futures.state(key).world_line + 1
+        assert await cards_of_line(scene, left) == {"general-1": "done"}
+        points = scene.soul.session.world_lines.read(left).checkpoints
+        assert [one.uid for one in model.timeline.path_of(left)] == [one.uid for one in points]
+        await scene.soul.aclose()
