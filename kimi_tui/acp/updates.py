@@ -379,7 +379,7 @@ def remark(text: str) -> Update:
 
 def _dmail_words(event: ev.ContextReverted) -> str:
     calls = event.tool_calls_dropped
-    what = f"{calls:,} tool call{'s' if calls != 1 else ''} left the context"
+    what = f"{calls:,} tool call{'s' if calls != 1 else ''} removed from the context"
     return f"D-Mail to checkpoint #{event.checkpoint_id}: {what}.\n{event.text}"
 
 

@@ -397,7 +397,7 @@ class AgentServices(acp.Client):
             raise _refused("too many terminals are open")
         variables = [(one.name, one.value) for one in env or ()]
         if not all(name.isidentifier() for name, _ in variables):
-            raise _refused("a variable has a name that no shell takes")
+            raise _refused("the name of a variable is not valid in a shell")
         line = shell_line(command, args or (), variables)
         bare = bare_command(command, args or (), variables, str(self._tools.work_dir))
         if cwd and cwd.rstrip("/") != str(self._tools.work_dir):

@@ -644,7 +644,7 @@ class _FileEvents:
             if outcome.failures
             else "they have now been restored"
         )
-        self._wire.publish(Notice("info", f"The program ended while it restored files; {became}."))
+        self._wire.publish(Notice("info", f"kimi-tui ended while it restored files; {became}."))
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
         """Publish that an interrupted restore stays unfinished."""
@@ -652,7 +652,7 @@ class _FileEvents:
         self._wire.publish(
             Notice(
                 "warning",
-                f"The program ended before it restored files, and {why}: {names}.",
+                f"kimi-tui ended before it restored files, and {why}: {names}.",
                 "These files are unchanged. To restore them, rewind and check the preview.",
             )
         )
@@ -695,7 +695,7 @@ class _FileEvents:
         self._publish_once(
             Notice(
                 "error",
-                f"The file snapshot failed: {type(error).__name__} in the program.",
+                f"The file snapshot failed because of an internal error ({type(error).__name__}).",
                 f"A rewind may be unable to restore some files. {log_words()}",
             )
         )

@@ -345,7 +345,7 @@ class ConversationController:
         self._forget_form()
         soul.set_provider(provider, thinking)
         name = provider.info.model
-        later = f"The agent uses {name} from its next model call on."
+        later = f"The agent uses {name} from its next request on."
         self._bench.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
         await self._prepare_model(soul)
         if "image_in" not in provider.info.capabilities and self._bench.transcript.has_images:

@@ -315,7 +315,7 @@ class Workbench:
                 words = str(error)
             case _:
                 log.error("operation failed", exc_info=error)
-                words = f"This action failed because of an error in kimi-tui. Nothing was lost. {log_words()}"
+                words = f"This action failed because of an internal error in kimi-tui. Nothing was lost. {log_words()}"
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:

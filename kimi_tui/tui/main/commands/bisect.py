@@ -251,7 +251,7 @@ async def _offer(
                     Entry(
                         f"Send a D-Mail to #{change.id}", "drafted from the change and the output"
                     ),
-                    "A D-Mail is a note to the agent's past self: it goes back to that checkpoint and continues from there.",
+                    "A D-Mail is a note to the agent's past self: the agent continues from that checkpoint, with the note.",
                     verb="see the draft",
                     result="dmail",
                 )
