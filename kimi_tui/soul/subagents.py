@@ -885,7 +885,7 @@ class Subagents(AgentsPart):
     def waits_in_copy(self, agent: _Agent, words: str) -> None:
         """Take why the request of a sub-agent in a copy waits."""
         if agent.state.state == "working":
-            self._change(agent, doing=words)
+            self._change(agent, doing=words, remark=words)
 
     def unsaid_in_copy(self, agent: _Agent, text: str) -> None:
         """Take a message that a sub-agent in a copy did not read any more."""

@@ -84,7 +84,9 @@ class SubagentBanner(BesideBanner):
         """Return why the sub-agent waits or is paused, and what is special about how it works."""
         one = self.state
         why = agent_news(one) if one.state in ("waiting", "paused") else ""
-        return f"{why} {one.remark[: NAME_CHARS * 2]}".strip()
+        # What a request in a copy waits for is of no interest once the sub-agent has ended.
+        remark = "" if one.is_over and one.is_future else one.remark[: NAME_CHARS * 2]
+        return f"{why} {remark}".strip()
 
     def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
         """Return the name and task of the sub-agent with its figures, and the keys."""

@@ -779,7 +779,8 @@ class AgentChanged:
         files: the number of files that it changed.
         last_words: the beginning of its last answer.
         is_future: whether it works in a future: in files of its own, whose difference is applied at the end.
-        remark: what is special about how it works, as a sentence for the user: why it has no files of its own; empty for nothing.
+        remark: what is special about how it works, as a sentence for the user: why it has no files of its own, or what its request
+            waits for; empty for nothing.
     """
 
     name: str

@@ -263,7 +263,9 @@ async def test_it_is_told_modes_and_words_and_its_events_are_heard(beside: Besid
     one.owner.heard(ev.EventRecord(0, 0.0, ev.ModeChanged("plan")))
     agents.steer("general-1", "be quick")
     one.owner.waits("Waiting for a free slot.")
-    assert agents.state("general-1").doing == "Waiting for a free slot."
+    # Its card says so as what it does; its own view, where that can be seen, as a remark.
+    waits = agents.state("general-1")
+    assert (waits.doing, waits.remark) == ("Waiting for a free slot.",) * 2
     one.owner.waits("")
     # Neither progress nor output is kept, and pieces of one text are one.
     for event in (

@@ -737,7 +737,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             self.refresh()
             return True
         if key not in ("enter", "escape"):
-            self._is_behind = False
+            self._is_behind, self.hint = False, WAITS_BEHIND
+            self.post_message(self.KeysChanged())
             return False
         word = self._typed_word
         chosen = answer_of_word(self._choices, word) if key == "enter" else None

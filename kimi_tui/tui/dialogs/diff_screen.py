@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, overload
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -23,6 +24,7 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import counted, wrap_words
+from kimi_tui.tui.frame_rows import Hint, fit_hints
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.row_list import PaintedRows, plain
@@ -35,6 +37,8 @@ from kimi_tui.workspace.diff import Changes, FileDifference
 if TYPE_CHECKING:
     from kimi_tui.tool_cards import DiffLine
 
+_WIDEST, _EDGES = 120, 6
+"""Cells of the frame, and of its lower edge that a text cannot use."""
 _STATES = {"new": "new", "gone": "deleted", "changed": ""}
 _KINDS = {"others": "changed outside kimi-tui", "both": "changed by the agent and outside kimi-tui"}
 _NO_TEXT = "not text, or too large to show"
@@ -239,6 +243,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         self._verb = verb
         self._view = DiffView(heading(what, changes), changes, authors=authors)
         self._scroll = VerticalScroll(self._view)
+        self._said = ""
 
     def compose(self) -> ComposeResult:
         """Return the changes in a frame."""
@@ -247,13 +252,22 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         self._say("")
         yield self._scroll
 
+    def on_resize(self) -> None:
+        """Name the keys that have room."""
+        self._say(self._said)
+
     def _say(self, words: str) -> None:
-        enter = f"Enter {self._verb}   " if self._verb else ""
-        line = "j, k line   Enter who wrote it   " if self._chooses else ""
-        copy = "y copy patch   " if self._patch is not None else ""
-        keys = f"{enter}{line}n, p file   {copy}Esc close"
+        """Show a sentence, and the keys for which there is room beside it, in the lower edge of the frame."""
+        self._said = words
+        keys: list[Hint] = [("Enter", self._verb)] if self._verb else []
+        keys += [("j, k", "line"), ("Enter", "who wrote it")] if self._chooses else []
+        keys += [("n, p", "file")]
+        keys += [("y", "copy patch")] if self._patch is not None else []
+        width = min(self.app.size.width, _WIDEST) - _EDGES
+        room = width - cell_len(words) - 3 if words else width
+        named = [f"{key} {meaning}" for key, meaning in fit_hints([*keys, ("Esc", "close")], room)]
         self._scroll.border_subtitle = Content(
-            drawn(f"{words}   {keys}" if words else keys, glyphs_of(self))
+            drawn("   ".join([*filter(None, [words]), *named]), glyphs_of(self))
         )
 
     def on_key(self, event: events.Key) -> None:

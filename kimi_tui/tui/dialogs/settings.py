@@ -34,7 +34,7 @@ from kimi_tui.launch import GivenValue
 from kimi_tui.tui.dialogs.help import PLACES, meaning_of
 from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
-from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.frame import hint_row
 from kimi_tui.tui.frame_rows import Hint
 from kimi_tui.tui.glyphs import glyphs_of
@@ -133,7 +133,9 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         """Return the list above the details of the chosen setting."""
         frame = Vertical(self._list, self._about, self._status, self._keys)
         frame.border_title = Content("Settings")
-        frame.border_subtitle = Content(short(self._file.path))
+        glyphs = glyphs_of(self)
+        room = min(self.app.size.width, _WIDEST) - _EDGES
+        frame.border_subtitle = Content(path(short(self._file.path), room, glyphs.cut))
         yield frame
 
     def on_mount(self) -> None:
@@ -389,6 +391,8 @@ def _title(setting: Setting) -> str:
     return words[:1].upper() + words[1:]
 
 
+_WIDEST, _EDGES = 100, 6
+"""Cells of the frame, and of its lower edge that a text cannot use."""
 _VERBS = {"flag": "change", "choice": "change", "key": "press a key", "text": "edit", "number": "edit", "list": "edit"}  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from kimi_tui.tui.faults import log_fault, reported
+from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.glyphs import ASCII, drawn, glyphs_of
 from kimi_tui.tui.keyboard import (
     QUIET_S,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
 _MOVES = frozenset("jk ")
+_TITLE_EDGES = 6
+"""Cells of the upper edge that a title cannot use."""
 """Letters that only move the selection."""
 
 
@@ -232,7 +235,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def compose(self) -> ComposeResult:
         """Yield the frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
-        self._sheet.border_title = Content(drawn(layout.frame_title(self._state), glyphs_of(self)))
+        self._sheet.border_title = self._frame_title
         yield self._sheet
 
     def on_mount(self) -> None:
@@ -279,8 +282,18 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         """Note that a key read at this monotonic time moves the selection: the user saw the preview, if that had been painted."""
         self._is_looked_at = at >= self._paint.seen_at
 
+    @property
+    def _frame_title(self) -> Content:
+        glyphs = glyphs_of(self)
+        room = min(layout.WIDEST, self.app.size.width - 2) - _TITLE_EDGES
+        return Content(cut(drawn(layout.frame_title(self._state), glyphs), room, glyphs.cut))
+
+    def on_resize(self) -> None:
+        """Cut the title to the width of the frame."""
+        self._sheet.border_title = self._frame_title
+
     def _show(self) -> None:
-        self._sheet.border_title = Content(drawn(layout.frame_title(self._state), glyphs_of(self)))
+        self._sheet.border_title = self._frame_title
         self._sheet.border_subtitle = ""
         self._sheet.refresh(layout=True)
         self._sheet.lines(layout.frame_width(app_of(self).size.width) - 2)

@@ -6,7 +6,7 @@ Over the prompt it lists commands, values for the argument of one, files, or sen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
 from textual import events, on
@@ -125,6 +125,9 @@ class CommandMenu(RowList, can_focus=False):
         found: the first commands.
     """
 
+    ROWS_BESIDE: ClassVar[int] = 9
+    """Rows of the screen that are not the menu's, with one for the help of an entry."""
+
     model: MenuModel
 
     def __init__(
@@ -204,7 +207,7 @@ class CommandMenu(RowList, can_focus=False):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the number of rows: one for each entry up to a limit, and one below them."""
-        self._free = max(3, viewport.height - 9)
+        self._free = max(3, viewport.height - self.ROWS_BESIDE)
         return super().get_content_height(container, viewport, width)
 
 
@@ -235,6 +238,12 @@ def _all_words(command: Command) -> str:
     return " ".join((command.title, command.help, *command.aliases)).lower()
 
 
+class PaletteMenu(CommandMenu):
+    """The list of the palette, in whose frame the help of an entry may take three rows."""
+
+    ROWS_BESIDE: ClassVar[int] = 11
+
+
 NO_COMMAND = "No command matches. Backspace shows more."
 
 
@@ -253,7 +262,7 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
         super().__init__()
         self._commands = commands
         self._input = LineField(placeholder="Find a command")
-        self._menu = CommandMenu(keys, rows=14, found=found(commands, ""))
+        self._menu = PaletteMenu(keys, rows=14, found=found(commands, ""))
         self._nothing = Static(NO_COMMAND, markup=False)
         self._nothing.display = False
 

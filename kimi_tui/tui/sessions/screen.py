@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.display_names import titled
+from kimi_tui.display_names import counted, titled
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import FORKED, Launch
 from kimi_tui.tools.credentials import words_of_keys
@@ -832,7 +832,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         """Update the count at the right of the header, and the keys in the footer."""
         count = f"{self._n_here:,} here, {self._n_all:,} in all" if self._n_all else " "
         if self._shows_others:
-            count = f"{len(self.list.rows):,} sessions of other agents"
+            count = f"{counted(len(self.list.rows), 'session')} of other agents"
         if self._found.strip():
             count = f"{len(self.list.model):,} found"
         where = "all folders" if self._everywhere else short(self._launch.work_dir)

@@ -536,6 +536,25 @@ async def test_words_and_enter_answer_a_question_of_the_agent(
         assert one.screen.prompt.area.text == ""
 
 
+@pytest.mark.exhaustive
+async def test_an_arrow_leads_back_to_the_answers_and_the_text_stays(home: Path) -> None:
+    question = {"question": "Where?", "options": [{"label": "a"}, {"label": "b"}]}
+    async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
+        server.script(call("AskUserQuestion", {"questions": [question]}), say("Asked."))
+        await one.say("Ask")
+        await one.until(lambda: one.screen.bench.question is not None)
+        panel = one.screen.bench.question
+        assert panel is not None
+        await one.until(lambda: panel.accepts_keys)
+        typed(one, "both of them", before_s=-1.0)
+        await one.sees("In the prompt: both of them")
+        await one.sees("Enter answer in your own words")
+        await one.until(lambda: panel.accepts_keys)
+        await one.pilot.press("down")
+        await one.sees("Your text stays in the prompt")
+        await one.until(lambda: "in your own words" not in one.text())
+
+
 async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_nothing(
     home: Path,
 ) -> None:

@@ -132,6 +132,18 @@ async def test_more_than_is_shown_is_said_and_found(home: Path) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_the_palette_is_whole_on_every_screen(home: Path, size: tuple[int, int]) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, size=size) as one:
+        await one.ready()
+        await one.pilot.press("ctrl+p")
+        await one.sees("Enter choose")
+        for _ in range(len(COMMANDS.offered("/")) // 2):
+            await one.pilot.press("down", "down")
+            assert "Esc close" in one.text(), one.text()
+
+
+@pytest.mark.exhaustive
 @each("name", [command.name for command in COMMANDS])
 async def test_enter_at_every_stage_of_every_word(name: str) -> None:
     for length in range(len(name) + 1):

@@ -71,4 +71,4 @@ async def test_one_is_looked_at_imported_and_listed(
         await one.sees("Imported Hello pi.")
         assert len(SessionStore(home / "ours").list(home / "work")) == 1
         await pilot.press("i")
-        await one.sees("1 sessions of other agents")
+        await one.sees("1 session of other agents")

@@ -131,7 +131,7 @@ COMMANDS = CommandTable(
     Command(
         "worldline",
         "Read a world line",
-        "Show world line K in place of the chat; without K, return to the chat.",
+        "Show world line K in place of the chat; without K, choose it, or return to the chat.",
         world_lines.read,
         argument="[K]",
         opens=True,
@@ -142,7 +142,7 @@ COMMANDS = CommandTable(
     Command(
         "compare",
         "Compare world lines",
-        "Show world line K and the current one side by side.",
+        "Show world line K and the current one side by side; without K, choose it.",
         world_lines.compare,
         argument="[K]",
         opens=True,

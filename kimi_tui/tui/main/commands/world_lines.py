@@ -27,7 +27,11 @@ async def switch(main: MainParts, argument: str) -> None:
     """Preview a switch to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
-    if k is None or (checkpoint and n is None):
+    if not argument:
+        k = await _chosen_line(main, "Switch to a world line", "preview the switch")
+        if k is not None:
+            await _preview_jump(main, k, None)
+    elif k is None or (checkpoint and n is None):
         tell_no_line(main, argument, "/switch 1")
     else:
         await _preview_jump(main, k, n)
@@ -38,19 +42,66 @@ async def read(main: MainParts, argument: str) -> None:
     k = number(argument)
     if k is not None:
         await open_line(main, k)
-    elif argument or not main.bench.reading:
+    elif argument:
         tell_no_line(main, argument, "/worldline 1")
-    else:
+    elif main.bench.reading:
         main.viewer.leave()
+    elif (k := await _chosen_line(main, "Read a world line", "read")) is not None:
+        await open_line(main, k)
 
 
 async def compare(main: MainParts, argument: str) -> None:
-    """Show a line (`K`, or without an argument the line on view) beside the live line."""
+    """Show a line (`K`, or without an argument the line on view, else one that the user chooses) beside the live line."""
     k = number(argument) if argument else main.bench.reading or None
-    if k is None:
+    if k is None and argument:
         tell_no_line(main, argument, "/compare 1")
-    else:
+        return
+    if k is None and main.conversation.running:
+        main.bench.tell_working()
+        return
+    if k is None:
+        k = await _chosen_line(main, "Compare with the current world line", "compare")
+    if k is not None:
         await compare_with_live(main, k)
+
+
+async def _chosen_line(main: MainParts, title: str, verb: str) -> int | None:
+    """Return the world line that the user chooses; without asking if there is only one.
+
+    Args:
+        main: the main screen.
+        title: the title of the list.
+        verb: what Enter does with the chosen line.
+
+    Returns:
+        the number of the line; None if the list was closed, or if there is no line, as a notice says.
+    """
+    timeline = main.bench.views.timeline.model
+    lines = sorted(timeline.tree.lines.items(), reverse=True)
+    if not lines:
+        tell_no_line(main, "", "")
+        return None
+    if len(lines) == 1:
+        return lines[0][0]
+    from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
+    from kimi_tui.tui.formatting import counted
+    from kimi_tui.tui.pick_list import Entry
+
+    items = [
+        ListedItem(
+            Entry(f"{n}  {timeline.line_name(n)}", counted(len(line.checkpoints), "step")),
+            f"World line {n}: {timeline.line_name(n)}",
+            verb,
+            result=str(n),
+        )
+        for n, line in lines
+    ]
+
+    async def again() -> Sequence[ListedItem]:
+        return items
+
+    chosen = await main.bench.ask(ListScreen(title, again, first=items, empty=""))
+    return number(chosen) if chosen else None
 
 
 async def open_line(main: MainParts, world_line: int, checkpoint_id: int = -1) -> None:

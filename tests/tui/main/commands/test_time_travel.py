@@ -20,6 +20,7 @@ from kimi_tui.soul.operations import Operations
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tui.approval.panel import AWAY
 from kimi_tui.tui.compare.screen import CompareScreen
+from kimi_tui.tui.dialogs.list_screen import ListScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.dialogs.text_screen import SummaryScreen
 from kimi_tui.tui.main.commands import rewind as rewind_commands
@@ -868,3 +869,72 @@ async def test_a_preview_ends_where_the_line_becomes_another_one(
         await soul.travel.undo()
         await one.until(lambda: one.app.screen is one.screen)
         await one.until(lambda: one.screen.prompt.area.text == "plums")
+
+
+def _offered(one: Desk) -> str:
+    """What `/compare` without a number has led to; empty while there is nothing."""
+    if isinstance(one.app.screen, CompareScreen):
+        return "compared"
+    if isinstance(one.app.screen, ListScreen):
+        return "list"
+    text = one.text()
+    return (
+        "none" if "There is no other world line" in text else "busy" if "is working" in text else ""
+    )
+
+
+@pytest.mark.exhaustive
+async def test_a_comparison_without_a_number_always_shows_something(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, mode="all") as one:
+
+        def is_clear() -> bool:
+            one.screen.bench.chat_pane.dismiss()
+            return not _offered(one)
+
+        async def offers(expected: str) -> None:
+            """Ask twice for a comparison, each time with the same outcome."""
+            for _ in range(2):
+                await one.until(is_clear)
+                await one.say("/compare")
+                await one.until(lambda: _offered(one) == expected)
+                for _ in range(2):
+                    if one.app.screen is not one.screen:
+                        await one.pilot.press("escape")
+                        await one.pilot.pause()
+            await one.until(is_clear)
+
+        await one.ready()
+        await offers("none")
+        for fruit in ("apples", "pears", "plums", "limes"):
+            server.script(say(f"Of {fruit}. " * 400))
+            await one.say(f"Tell me of {fruit}")
+            await one.idle()
+        await offers("none")
+        # A compaction leaves one line, which is compared without a question.
+        server.script(say("About fruit."))
+        await one.say("/compact")
+        await one.until(lambda: bool(one.screen.bench.views.timeline.model.tree.lines))
+        await one.idle()
+        await offers("compared")
+        # A D-Mail leaves another one.
+        server.script(call("SendDMail", {"checkpoint_id": 3, "message": "Be short."}), say("Red."))
+        await one.say("Tell me of cherries")
+        await one.idle()
+        await one.until(lambda: len(one.screen.bench.views.timeline.model.tree.lines) == 2)
+        await offers("list")
+        await one.say("/undo")
+        await one.confirm("u", "Undo the D-Mail")
+        await one.sees("Undid")
+        await offers("list")
+        server.script(gate(1, say("Green.")))
+        await one.say("Tell me of kiwis")
+        await one.until(lambda: one.screen.conversation.running)
+        await offers("busy")
+        server.release()
+        await one.idle()
+        # From the list it goes on to the comparison.
+        await one.say("/compare")
+        await one.asked(ListScreen)
+        await one.pilot.press("down", "enter")
+        await one.until(lambda: _offered(one) == "compared")
+        await one.sees("World line 1")
