@@ -17,13 +17,16 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.hooks.definitions import FoundHooks, Hook
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.openai_compatible import OpenAICompatible
+from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.subagents import (
     Subagents,
     _Agent,
     _encoded,
+    _kind_of,
     _outcome,
     _stored_agents,
     _Version,
@@ -554,6 +557,31 @@ async def test_its_kind_says_how_much_it_thinks(tmp_path: Path) -> None:
         assert efforts == [None, "high", None, None, None]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        LLMError("It broke.", advice="Mend it."),
+        SoulError("It broke.", advice="Mend it."),
+        StorageTrouble("It broke.", advice="Mend it."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_error_ends_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def breaks(*_: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(Subagents, "_turns", breaks)
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("done"))
+        assert await on.soul.run("go") == "done"
+        assert on.soul.agents is not None
+        failed = on.soul.agents.state("explore-1")
+        assert (failed.state, failed.why) == ("failed", "It broke. Mend it.")
+        assert "It ended early: It broke. Mend it. It had not answered yet." in result(on)
+
+
 async def test_a_fork_has_its_own(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(calls([agent("Look", "explore")]), say("found"), say("done"))
@@ -623,6 +651,9 @@ def test_what_is_stored_is_read_again(tmp_path: Path) -> None:
         _write(Storage(), tmp_path / name, json.dumps(record).encode())
     found = _stored_agents(tmp_path)
     assert [one.kind for one in found] == kinds
+    for steps, known in ((-1, 0), (1_000_001, 0), (True, 0), ("7", 0), (1_000_000, 1_000_000)):
+        kind = _kind_of({"name": "reader", "tools": ["ReadFile", 5], "steps": steps})
+        assert kind == AgentKind("reader", "", tools=("ReadFile",), steps=known)
     assert [(one.state.number, one.text, one.since) for one in found] == [
         (2, "a task", "s"),
         (3, "a task", "s"),
