@@ -521,12 +521,19 @@ async def test_a_dmail_folds_it(tmp_path: Path) -> None:
         assert "a long report" in str(await on.messages())
 
 
-@pytest.mark.exhaustive
-async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (LLMError("No model sonnet."), "No model sonnet."),
+        (KeyError("sonnet"), "No such model is configured."),
+    ],
+    ids=["refused", "unknown"],
+)
+async def test_a_model_that_is_not_configured(tmp_path: Path, error: Exception, why: str) -> None:
     async with stage(tmp_path) as on:
 
         async def models(name: str, effort: str, session_id: str) -> Any:
-            raise LLMError(f"No model {name}.")
+            raise error
 
         on.soul.agent_models = models
         kind = AgentKind("mine", "for me", "Do it.", model="sonnet")
@@ -534,7 +541,9 @@ async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
         on.server.script(calls([agent("x", "mine")]), say("with the session's"), say("done"))
         await on.soul.run("go")
         assert "with the session's" in result(on)
-        assert ["sonnet" in one.text for one in on.ear.notices()] == [True]
+        (said,) = [one.text for one in on.ear.notices()]
+        assert "sonnet cannot be used" in said
+        assert said.endswith(why)
 
 
 async def test_its_kind_says_how_much_it_thinks(tmp_path: Path) -> None:
@@ -557,15 +566,33 @@ async def test_its_kind_says_how_much_it_thinks(tmp_path: Path) -> None:
         assert efforts == [None, "high", None, None, None]
 
 
+ERRORS = [
+    LLMError("It broke.", advice="Mend it."),
+    SoulError("It broke.", advice="Mend it."),
+    StorageTrouble("It broke.", advice="Mend it."),
+]
+
+
 @pytest.mark.parametrize(
-    "error",
-    [
-        LLMError("It broke.", advice="Mend it."),
-        SoulError("It broke.", advice="Mend it."),
-        StorageTrouble("It broke.", advice="Mend it."),
-    ],
-    ids=lambda error: type(error).__name__,
+    "error", [*ERRORS, OSError("It broke.")], ids=lambda one: type(one).__name__
 )
+async def test_one_that_cannot_be_opened_ends_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def breaks(*_: object, **__: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(Subagents, "_opened", breaks)
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("done"))
+        assert await on.soul.run("go") == "done"
+        assert on.soul.agents is not None
+        failed = on.soul.agents.state("explore-1")
+        assert (failed.state, failed.why) == ("failed", "It broke.")
+        assert "The sub-agent could not be started. It broke." in result(on)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_an_error_ends_it_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
