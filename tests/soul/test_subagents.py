@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +321,12 @@ async def test_back_to_one_of_its_steps_and_on_from_there(tmp_path: Path) -> Non
         await agents.unlisten("general-1", subscription)
         assert isinstance(agents, Subagents)
         assert agents._agents["general-1"].soul is None
+        # Its card has the time that it worked; a clock that went back makes it none.
+        one = agents._agents["general-1"]
+        for ended_at, worked_s in ((107.5, 7.5), (100.5, 0.5), (90.0, 0.0)):
+            one.state = replace(one.state, began_at=100.0, ended_at=ended_at)
+            assert agents._shown_of(one.state.key)[1] == worked_s
+        assert agents._shown_of("another") == ("", 0.0)
 
 
 async def test_a_rewind_that_the_session_cannot_follow_changes_nothing(tmp_path: Path) -> None:
