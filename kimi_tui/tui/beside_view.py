@@ -6,7 +6,7 @@ A future (`tui.futures.view`) and a sub-agent (`tui.subagent_view`) are shown by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -27,12 +27,13 @@ from kimi_tui.tui.world_line_view import within_margin
 if TYPE_CHECKING:
     from kimi_tui.tui.pictures import LoadImage
     from kimi_tui.tui.timeline.timeline import Timeline
-    from kimi_tui.wire.events import EventRecord
+    from kimi_tui.wire.events import AgentChanged, EventRecord, FutureChanged
 
 BesideAction = Literal["message", "stop", "page", "leave"]
 """The action of a key on the agent on view."""
 BesidePlace = Literal["future", "ended future", "subagent", "ended subagent"]
 """The name of an agent on view for footer and help."""
+_State = TypeVar("_State", bound="FutureChanged | AgentChanged")
 _REMARK_ROWS = 4
 _LEAST_NAME = 14
 """The cells of the first row that facts leave to the name of an agent."""
@@ -99,12 +100,37 @@ def banner_rows(
     return first, keys
 
 
-class BesideBanner(PaintedRows):
-    """The banner over an agent: what a subclass says of it in `head`, and news of the current conversation."""
+class BesideBanner(PaintedRows, Generic[_State]):
+    """The banner over an agent: what a subclass says of it in `head`, and news of the current conversation.
 
-    def __init__(self, *, widget_id: str) -> None:
+    Args:
+        state: the state of the agent.
+        currency: the sign of amounts.
+        widget_id: the id of the widget.
+
+    Attributes:
+        state: the state that is shown.
+        news: what the current conversation does.
+    """
+
+    def __init__(self, state: _State, currency: str, *, widget_id: str) -> None:
         super().__init__(widget_id=widget_id)
+        self.state = state
         self.news: list[Span] = []
+        self._currency = currency
+
+    def tell(self, state: _State, news: list[Span]) -> None:
+        """Show a state, and news of the current conversation."""
+        if (state, news) != (self.state, self.news):
+            before = self.remark()
+            self.state, self.news = state, news
+            self.refresh(layout=self.remark() != before)
+
+    def figures(self) -> list[str]:
+        """Return what the agent has used, as far as it is known."""
+        one = self.state
+        used = [f"{formatting.tokens(one.tokens)} tokens"] if one.tokens else []
+        return used + ([formatting.money(one.cost, self._currency)] if one.cost >= 0 else [])
 
     def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
         """Return the two rows about the agent (`banner_rows`)."""
@@ -143,7 +169,7 @@ class BesideView(Vertical):
     def __init__(
         self,
         key: str,
-        banner: BesideBanner,
+        banner: BesideBanner[Any],
         transcript: BesideTranscript,
         work_dir: str,
         timeline: Timeline | None = None,

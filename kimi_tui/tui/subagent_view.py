@@ -15,7 +15,6 @@ from kimi_tui.projection.subagents import (
     agent_state_words,
     agent_title,
 )
-from kimi_tui.tui import formatting
 from kimi_tui.tui.beside_view import (
     BesideBanner,
     BesidePlace,
@@ -57,28 +56,11 @@ class SubagentTranscript(BesideTranscript):
     ]
 
 
-class SubagentBanner(BesideBanner):
-    """The banner over a sub-agent: its name and task, what it does, and the keys that act on it.
-
-    Args:
-        state: the state of the sub-agent.
-        currency: the sign of amounts.
-
-    Attributes:
-        state: the state that is shown.
-    """
+class SubagentBanner(BesideBanner["AgentChanged"]):
+    """The banner over a sub-agent: its name and task, what it does, and the keys that act on it."""
 
     def __init__(self, state: AgentChanged, currency: str) -> None:
-        super().__init__(widget_id="subagent-banner")
-        self.state = state
-        self._currency = currency
-
-    def tell(self, state: AgentChanged, news: list[Span]) -> None:
-        """Show a state, and news of the main agent."""
-        if (state, news) != (self.state, self.news):
-            before = self.remark()
-            self.state, self.news = state, news
-            self.refresh(layout=self.remark() != before)
+        super().__init__(state, currency, widget_id="subagent-banner")
 
     def remark(self) -> str:
         """Return why the sub-agent waits or is paused, and what is special about how it works."""
@@ -91,9 +73,7 @@ class SubagentBanner(BesideBanner):
     def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
         """Return the name and task of the sub-agent with its figures, and the keys."""
         one = self.state
-        facts = [agent_state_words(one), agent_model(one)]
-        facts += [f"{formatting.tokens(one.tokens)} tokens"] if one.tokens else []
-        facts += [formatting.money(one.cost, self._currency)] if one.cost >= 0 else []
+        facts = [agent_state_words(one), agent_model(one), *self.figures()]
         if one.is_over:
             wordings = (_READ, _READ_SHORTLY)
         elif one.state == "paused":

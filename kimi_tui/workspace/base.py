@@ -41,12 +41,11 @@ from kimi_tui.filesystem import (
     write_all,
 )
 from kimi_tui.workspace.diff import (
-    MOST_COMPARED_BYTES,
     FileDifference,
     SideChange,
     diff_lines,
     former_names,
-    text_of,
+    shown_text,
 )
 from kimi_tui.workspace.file_table import FileRows, Folders, Layered, table_of, with_contents
 from kimi_tui.workspace.manifest import REST, Kind, Limits, Manifest, ManifestEntry, ancestors
@@ -205,24 +204,13 @@ class Past:
             if any(entry is not None and entry.kind == "secret" for entry in (old, new)):
                 found.append(FileDifference(path, SideChange("changed"), is_secret=True))
             elif any(entry is not None and entry.kept for entry in (old, new)):
-                texts = [self._text(entry) for entry in (old, new)]
+                texts = [shown_text(entry, self.content) for entry in (old, new)]
                 was, now = texts if len(found) < _MOST_COMPARED else (None, None)
                 diff = None if was is None or now is None else diff_lines(was, now, _MOST_ROWS)
                 outcome = "new" if old is None else "gone" if new is None else "changed"
                 side = SideChange(outcome, diff=diff)
                 found.append(FileDifference(path, side, old_path=former))
         return found
-
-    def _text(self, entry: ManifestEntry | None) -> str | None:
-        """Return the text of a file, empty if there is none; None if it is not text or too large to show."""
-        if entry is None:
-            return ""
-        if not entry.kept or entry.size > MOST_COMPARED_BYTES:
-            return None
-        try:
-            return text_of(self.content(entry))
-        except BlobDamaged:
-            return None
 
     def content(self, entry: ManifestEntry) -> bytes:
         """Return the contents of a file.

@@ -8,7 +8,7 @@ files at their fork, which shows which side changed a file.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
@@ -130,6 +130,25 @@ def _common_tail(old: Sequence[str], new: Sequence[str], head: int) -> int:
     return count
 
 
+def shown_text(
+    entry: ManifestEntry | None, content: Callable[[ManifestEntry], bytes]
+) -> str | None:
+    """Return the text of a file's state, empty if there is no file; None if it is not text or too large to show.
+
+    Args:
+        entry: the state.
+        content: reads the contents of a file, and may raise `BlobDamaged`.
+    """
+    if entry is None:
+        return ""
+    if not entry.kept or entry.size > MOST_COMPARED_BYTES:
+        return None
+    try:
+        return text_of(content(entry))
+    except BlobDamaged:
+        return None
+
+
 class StoredTexts:
     """Reads texts from the store and compares them. It blocks, and belongs in the one thread that uses the store.
 
@@ -141,15 +160,8 @@ class StoredTexts:
         self._store = store
 
     def of(self, entry: ManifestEntry | None) -> str | None:
-        """Return the text of a file's state, empty if there is no file; None if it is not text or too large to show."""
-        if entry is None:
-            return ""
-        if not entry.kept or entry.size > MOST_COMPARED_BYTES:
-            return None
-        try:
-            return text_of(self.content(entry))
-        except BlobDamaged:
-            return None
+        """Return the text of a file's state, as `shown_text` does."""
+        return shown_text(entry, self.content)
 
     def content(self, entry: ManifestEntry) -> bytes:
         """Return the contents of a file, or the target of a link.

@@ -63,3 +63,13 @@ def update(which: str, **fields: Any) -> bytes:
 )
 def test_what_is_taken(line: bytes, is_taken: bool) -> None:
     assert (message_in(line) is not None) is is_taken
+
+
+@pytest.mark.parametrize(("code", "told"), [(-32000, -32000), ("odd", -32603), (None, -32603)])
+def test_an_error_always_has_a_code_and_words(code: Any, told: int) -> None:
+    line = json.dumps({"id": 1, "error": {"code": code, "message": "", "data": [1]}}).encode()
+    assert message_in(line) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "error": {"code": told, "message": "an error without a message", "data": [1]},
+    }

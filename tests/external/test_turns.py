@@ -115,6 +115,10 @@ async def test_files_and_commands_are_served_in_the_folder_alone(
     async with desk.session() as one:
         said = await one.say(f"read {desk.work}/in.txt")
         assert json.loads(said) == {"content": "inside\n"}
+        (desk.work / "lines.txt").write_text("1\n2\n3\n")
+        for part, text in (("2 -", "2\n3\n"), ("- 1", "1\n"), ("2 1", "2\n"), ("9 1", "")):
+            said = await one.say(f"readpart {part} {desk.work}/lines.txt")
+            assert json.loads(said) == {"content": text}
         for path in ("../home/config.toml", f"{desk.work}/../home/config.toml", f"{desk.work}/out"):
             assert "error" not in json.loads(said)
             assert "message" in json.loads(await one.say(f"read {path}"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.soul import launch_at
 
-from kimi_tui.futures import agent_copies
+from kimi_tui.futures import agent_copies, set_files
 from kimi_tui.futures.agent_child import ProgramApproval
 from kimi_tui.futures.agent_copies import CopySet, _Copy
 from kimi_tui.futures.orders import Order, event_record, question_record
@@ -107,8 +107,9 @@ class Scene:
         monkeypatch.setattr(agent_copies, "FutureProcess", self.process)
         self.moves: list[tuple[Path, Path]] = []
         monkeypatch.setattr(
-            agent_copies, "move_to", lambda _, before, now: self.moves.append((before, now))
+            set_files, "move_to", lambda _, before, now: self.moves.append((before, now))
         )
+        monkeypatch.setattr(agent_copies, "move_to", set_files.move_to)
         self.owner = Owner()
         self.gone: list[str] = []
         self.turns = ModelTurns(lambda _: 2, self.gone.append, lambda *_: None)

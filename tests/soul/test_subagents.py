@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.hooks.definitions import FoundHooks, Hook
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.openai_compatible import OpenAICompatible
+from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.subagents import (
     Subagents,
     _Agent,
     _encoded,
+    _kind_of,
     _outcome,
     _stored_agents,
     _Version,
@@ -317,6 +321,12 @@ async def test_back_to_one_of_its_steps_and_on_from_there(tmp_path: Path) -> Non
         await agents.unlisten("general-1", subscription)
         assert isinstance(agents, Subagents)
         assert agents._agents["general-1"].soul is None
+        # Its card has the time that it worked; a clock that went back makes it none.
+        one = agents._agents["general-1"]
+        for ended_at, worked_s in ((107.5, 7.5), (100.5, 0.5), (90.0, 0.0)):
+            one.state = replace(one.state, began_at=100.0, ended_at=ended_at)
+            assert agents._shown_of(one.state.key)[1] == worked_s
+        assert agents._shown_of("another") == ("", 0.0)
 
 
 async def test_a_rewind_that_the_session_cannot_follow_changes_nothing(tmp_path: Path) -> None:
@@ -518,12 +528,19 @@ async def test_a_dmail_folds_it(tmp_path: Path) -> None:
         assert "a long report" in str(await on.messages())
 
 
-@pytest.mark.exhaustive
-async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (LLMError("No model sonnet."), "No model sonnet."),
+        (KeyError("sonnet"), "No such model is configured."),
+    ],
+    ids=["refused", "unknown"],
+)
+async def test_a_model_that_is_not_configured(tmp_path: Path, error: Exception, why: str) -> None:
     async with stage(tmp_path) as on:
 
         async def models(name: str, effort: str, session_id: str) -> Any:
-            raise LLMError(f"No model {name}.")
+            raise error
 
         on.soul.agent_models = models
         kind = AgentKind("mine", "for me", "Do it.", model="sonnet")
@@ -531,7 +548,9 @@ async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
         on.server.script(calls([agent("x", "mine")]), say("with the session's"), say("done"))
         await on.soul.run("go")
         assert "with the session's" in result(on)
-        assert ["sonnet" in one.text for one in on.ear.notices()] == [True]
+        (said,) = [one.text for one in on.ear.notices()]
+        assert "sonnet cannot be used" in said
+        assert said.endswith(why)
 
 
 async def test_its_kind_says_how_much_it_thinks(tmp_path: Path) -> None:
@@ -552,6 +571,49 @@ async def test_its_kind_says_how_much_it_thinks(tmp_path: Path) -> None:
         await on.soul.run("go")
         efforts = [one.body.get("reasoning_effort") for one in on.server.requests]
         assert efforts == [None, "high", None, None, None]
+
+
+ERRORS = [
+    LLMError("It broke.", advice="Mend it."),
+    SoulError("It broke.", advice="Mend it."),
+    StorageTrouble("It broke.", advice="Mend it."),
+]
+
+
+@pytest.mark.parametrize(
+    "error", [*ERRORS, OSError("It broke.")], ids=lambda one: type(one).__name__
+)
+async def test_one_that_cannot_be_opened_ends_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def breaks(*_: object, **__: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(Subagents, "_opened", breaks)
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("done"))
+        assert await on.soul.run("go") == "done"
+        assert on.soul.agents is not None
+        failed = on.soul.agents.state("explore-1")
+        assert (failed.state, failed.why) == ("failed", "It broke.")
+        assert "The sub-agent could not be started. It broke." in result(on)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_an_error_ends_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def breaks(*_: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(Subagents, "_turns", breaks)
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("done"))
+        assert await on.soul.run("go") == "done"
+        assert on.soul.agents is not None
+        failed = on.soul.agents.state("explore-1")
+        assert (failed.state, failed.why) == ("failed", "It broke. Mend it.")
+        assert "It ended early: It broke. Mend it. It had not answered yet." in result(on)
 
 
 async def test_a_fork_has_its_own(tmp_path: Path) -> None:
@@ -623,6 +685,9 @@ def test_what_is_stored_is_read_again(tmp_path: Path) -> None:
         _write(Storage(), tmp_path / name, json.dumps(record).encode())
     found = _stored_agents(tmp_path)
     assert [one.kind for one in found] == kinds
+    for steps, known in ((-1, 0), (1_000_001, 0), (True, 0), ("7", 0), (1_000_000, 1_000_000)):
+        kind = _kind_of({"name": "reader", "tools": ["ReadFile", 5], "steps": steps})
+        assert kind == AgentKind("reader", "", tools=("ReadFile",), steps=known)
     assert [(one.state.number, one.text, one.since) for one in found] == [
         (2, "a task", "s"),
         (3, "a task", "s"),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kimi_tui.futures.set_files import move_to
+from kimi_tui.futures.set_files import move_back, move_to
 from kimi_tui.session.fork import share_files
 from kimi_tui.session.session import Session
 from kimi_tui.soul.agent_copies import CopyEnd, CopyOrder, CopyOwner, NoCopies
@@ -152,7 +152,7 @@ class CopyHere:
         await soul.folder.take("agent")
         await soul.aclose()
         await following
-        move_to(session, Path(), work)
+        move_back(Session(order.folder, work, self._session.storage))
         self._copies.before_end(self)
         if self.limit:
             return CopyEnd("error", self.limit)

@@ -176,6 +176,14 @@ class Turn:
         said = ask("fs/read_text_file", {"sessionId": self.session, "path": rest})
         self.text(json.dumps(said.get("result", said.get("error"))))
 
+    def do_readpart(self, rest: str) -> None:
+        """Read some lines of a file: LINE LIMIT PATH, where `-` is none."""
+        line, limit, path = rest.split(" ", 2)
+        wanted = {"line": line, "limit": limit}
+        params = {name: int(value) for name, value in wanted.items() if value != "-"}
+        said = ask("fs/read_text_file", {"sessionId": self.session, "path": path, **params})
+        self.text(json.dumps(said.get("result", said.get("error"))))
+
     def do_save(self, rest: str) -> None:
         path, _, text = rest.partition(" ")
         params = {"sessionId": self.session, "path": path, "content": text + "\n"}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from kimi_tui.projection.futures import future_name, model_words, state_words
-from kimi_tui.tui import formatting
 from kimi_tui.tui.beside_view import (
     BesideBanner,
     BesidePlace,
@@ -48,34 +47,16 @@ class FutureTranscript(BesideTranscript):
     ]
 
 
-class FutureBanner(BesideBanner):
-    """The banner over a future: its name, what it does, and the keys that act on it.
-
-    Args:
-        state: the state of the future.
-        currency: the sign of amounts.
-
-    Attributes:
-        state: the state that is shown.
-    """
+class FutureBanner(BesideBanner["FutureChanged"]):
+    """The banner over a future: its name, what it does, and the keys that act on it."""
 
     def __init__(self, state: FutureChanged, currency: str) -> None:
-        super().__init__(widget_id="future-banner")
-        self.state = state
-        self._currency = currency
-
-    def tell(self, state: FutureChanged, news: list[Span]) -> None:
-        """Show a state, and news of the current line."""
-        if (state, news) != (self.state, self.news):
-            self.state, self.news = state, news
-            self.refresh()
+        super().__init__(state, currency, widget_id="future-banner")
 
     def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
         """Return the name and state of the future with its figures, and the keys."""
         one = self.state
-        facts = [state_words(one), model_words(one)]
-        facts += [f"{formatting.tokens(one.tokens)} tokens"] if one.tokens else []
-        facts += [formatting.money(one.cost, self._currency)] if one.cost >= 0 else []
+        facts = [state_words(one), model_words(one), *self.figures()]
         return banner_rows(
             [future_sign(one, glyphs), Span(f" Future {one.number}", "strong")],
             future_name(one),

@@ -1,0 +1,113 @@
+"""How cards show the calls of external agents, and which servers of the user such an agent is not told of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("acp", reason="the package agent-client-protocol is not installed")
+
+from kimi_tui.external.looks import _plain, _plain_command, _task_of, shown_path, unfenced
+from kimi_tui.external.servers import _check_limits, _NotHanded
+from kimi_tui.mcp.config import ServerConfig
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("```\na\nb\n```", "a\nb"),
+        ("```console\na\n```  \n", "a"),
+        ("````\n```\na\n```\n````", "```\na\n```"),
+        ("```\na\n```\nb\n```", "```\na\n```\nb\n```"),
+        ("```\na", "```\na"),
+        ("``\na\n``", "``\na\n``"),
+        ("```", "```"),
+        ("a", "a"),
+        ("", ""),
+    ],
+)
+def test_a_fence_around_all_of_it_is_left_out(text: str, shown: str) -> None:
+    assert unfenced(text) == shown
+
+
+def test_arguments_are_plain_values() -> None:
+    given: dict[str, Any] = {
+        "text": "a",
+        "on": True,
+        "count": 3,
+        "share": 0.5,
+        "none": None,
+        "list": [1],
+        "table": {},
+    }
+    assert _plain(given) == {"text": "a", "on": True, "count": 3, "share": 0.5, "none": None}
+    assert len(_plain({str(number): number for number in range(30)})) == 20
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["/bin/bash", "-lc", "ls | wc"], "ls | wc"),
+        (["sh", "-c", "ls"], "ls"),
+        (["sh", "-x", "ls"], "sh -x ls"),
+        (["python", "-c", "1"], "python -c 1"),
+        (["echo", "a b"], "echo 'a b'"),
+    ],
+)
+def test_a_command_is_shown_without_the_shell_around_it(words: list[str], line: str) -> None:
+    assert _plain_command(words) == line
+
+
+@pytest.mark.parametrize(
+    ("given", "task"),
+    [
+        ({"description": "Look", "prompt": "Look around.", "subagent_type": "find"}, "find: Look"),
+        ({"description": "Look", "prompt": "Look around."}, "Look"),
+        ({"description": "Look", "prompt": "x", "kind": " ", "agent": "a"}, "a: Look"),
+        ({"description": "Look"}, ""),
+        ({"description": " ", "prompt": "x"}, ""),
+        ({"description": 1, "prompt": "x"}, ""),
+    ],
+)
+def test_a_task_is_what_a_sub_agent_is_given(given: dict[str, Any], task: str) -> None:
+    assert _task_of(given) == task
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        *(("/work/a/b.txt", "a/b.txt"), ("/work/a/../b.txt", "b.txt"), ("/work", "/work")),
+        *(("/workshop/a", "/workshop/a"), ("a/b.txt", "a/b.txt"), ("/work/../etc", "/etc")),
+    ],
+)
+def test_paths_in_the_folder_are_relative(path: str, shown: str) -> None:
+    assert shown_path(path, "/work/") == shown
+
+
+@pytest.mark.parametrize(
+    ("limits", "has_tools_off", "why"),
+    [
+        ({}, False, ""),
+        ({}, True, "some of its tools are off"),
+        ({"enabled_tools": ("a",)}, False, "some of its tools are off"),
+        ({"disabled_tools": ("a",)}, False, "some of its tools are off"),
+        ({"network": False}, False, "must not use the network"),
+        ({"network": True}, False, ""),
+        ({"network": False, "transport": "http"}, False, ""),
+        ({"origin": "project"}, False, "in the sandbox only"),
+        ({"origin": "project", "sandbox": False}, False, ""),
+        ({"origin": "project", "transport": "sse"}, False, ""),
+    ],
+)
+def test_a_server_with_limits_that_only_we_keep_is_not_handed_over(
+    limits: dict[str, Any], has_tools_off: bool, why: str
+) -> None:
+    facts: dict[str, Any] = {"transport": "stdio", "origin": "user", **limits}
+    config = ServerConfig(name="one", path=Path("mcp.json"), **facts)
+    if not why:
+        _check_limits(config, has_tools_off=has_tools_off)
+        return
+    with pytest.raises(_NotHanded, match=why):
+        _check_limits(config, has_tools_off=has_tools_off)
