@@ -182,7 +182,7 @@ class CallFacts:
 
     def _is_input(self, text: str) -> bool:
         """Return whether a text repeats the arguments, as some agents show a call before it has a result."""
-        given = self.raw_input if isinstance(self.raw_input, dict) else self._told
+        given = lenient_json.mapping(self.raw_input) or self._told
         if not given or len(text) > MOST_OUTPUT or not lenient_json.is_object(text):
             return False
         return lenient_json.parse(text) == given
