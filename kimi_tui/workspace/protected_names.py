@@ -398,18 +398,21 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
             continue
         if known is None or known.stamp != stamp or known.n_names > most:
             known = _listed(place, above, stamp, most, known, is_guarded=is_guarded)
-        if known.stamp and max(stamp[:2]) < settled and known.n_names < most:
-            used[above] = known
+        if not known.stamp or max(stamp[:2]) >= settled or known.n_names >= most:
+            # It is listed again the next time, with what is known of its folders.
+            known = known._replace(stamp=())
+        used[above] = known
         n_looked_at += known.n_names if above else 0
+        start = place if place.endswith("/") else f"{place}/"
         for name in known.links:
-            remember_link(folder, os.path.join(place, name))
+            remember_link(folder, start + name)
         in_git = any(folded(name) == ".git" for name in above)
+        enters, enters_guarded = len(above) < deepest, len(above) < max(deepest, 1) + 2 * in_git
         for name, is_guarded_too in known.folders.items():
-            inner = ((*above, name), os.path.join(place, name), is_guarded_too)
-            if is_guarded_too and len(above) < max(deepest, 1) + 2 * in_git:
-                waiting.appendleft(inner)
-            elif not is_guarded_too and len(above) < deepest:
-                waiting.append(inner)
+            if is_guarded_too and enters_guarded:
+                waiting.appendleft(((*above, name), start + name, True))
+            elif not is_guarded_too and enters:
+                waiting.append(((*above, name), start + name, False))
     _listings[folder, deepest] = used
     return known_links(folder)
 
