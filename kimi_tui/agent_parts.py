@@ -47,7 +47,7 @@ _PART_WORDS: dict[PartName, str] = {
     "tasks": "background tasks",
     "dmails": "D-Mails",
     "session": "stored sessions, modes or statistics",
-    "model": "the models, tools, compaction or futures of kimi-tui",
+    "model": "kimi-tui's models, tools, compaction or futures",
 }
 
 

@@ -132,7 +132,7 @@ def _crashed(error: Exception, launch: Launch | None) -> int:
         from kimi_tui.logging_setup import redacted
 
         where = redacted(f"{type(error).__name__}: {error}", keys)
-    return _say(f"The program failed while starting or exiting. {where}", FAILED)
+    return _say(f"an internal error occurred while starting or exiting. {where}", FAILED)
 
 
 def start(launch: Launch) -> int:
@@ -287,7 +287,7 @@ def _replay_parser() -> ArgumentParser:
 
     parser = CommandLineParser(
         prog=f"kimi-tui {REPLAY}",
-        description="Play a session back. The session is not changed.",
+        description="Replay a session. The session is not changed.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -412,7 +412,7 @@ def _parser() -> ArgumentParser:
     add(
         "--no-sandbox",
         action="store_true",
-        help="run commands without the sandbox; the mode sandboxed becomes ask, and allow all runs them without asking",
+        help='run commands without the sandbox; mode "sandboxed" becomes "ask", and "allow all" runs them without asking',
     )
     thinking = parser.add_mutually_exclusive_group()
     thinking.add_argument(
@@ -444,7 +444,7 @@ def _parser() -> ArgumentParser:
         type=speed,
         default=1.0,
         metavar="N",
-        help="with --demo: the speed, as a factor (default: 1)",
+        help="with --demo: the playback speed (default: 1)",
     )
     add("--version", action="store_true", help="print the version")
     from kimi_tui.headless.options import add_arguments

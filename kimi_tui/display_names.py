@@ -17,9 +17,12 @@ CHIP = re.compile(
 _CUT = r"\[image [^\[\]\n]{0,120}…$"
 """Matches the part of a chip at the end of an older title."""
 _LINE_MARK = r"^(?:#{1,6} |> ?|[-*+] (?:\[[ xX]\] )?)"
+_LINE_MARKS = ("#", ">", "-", "*", "+")
+"""The characters with which a match of `_LINE_MARK` begins."""
 _LINK = r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{1,400}\)"
-_OPENING = r"(?<![\w*])\*{1,3}(?=[\w\"'“(]|$)"
-_CLOSING = r"(?<=[\w.!?:;,\"'”)])\*{1,3}(?!\w)|^\*{1,3}(?!\w)"
+# Patterns that begin with the asterisk itself are looked for ten times as fast as ones that begin with what is before it.
+_OPENING = r"\*(?<![\w*]\*)\*{0,2}(?=[\w\"'“(]|$)"
+_CLOSING = r"\*(?:(?<=[\w.!?:;,\"'”)]\*)|(?<=^\*))\*{0,2}(?!\w)"
 
 
 def counted(count: int, noun: str) -> str:
@@ -83,11 +86,17 @@ def unmarked(text: str) -> str:
     Code fences are left out. The text is the model's, and may be the beginning of a longer one.
     """
     lines = [line.strip() for line in text.split("\n")]
-    shown = [re.sub(_LINE_MARK, "", line) for line in lines if not line.startswith(("```", "~~~"))]
+    shown = [
+        # Most lines have no mark, and every label of a long session is made when it is opened.
+        re.sub(_LINE_MARK, "", line) if line.startswith(_LINE_MARKS) else line
+        for line in lines
+        if not line.startswith(("```", "~~~"))
+    ]
     parts = " ".join(filter(None, shown)).split("`")
     # The parts with odd numbers are code, in which asterisks are no marks.
     for at in range(0, len(parts), 2):
-        words, n_opened = re.subn(_OPENING, "", re.sub(_LINK, r"\1", parts[at]))
+        words = re.sub(_LINK, r"\1", parts[at]) if "](" in parts[at] else parts[at]
+        words, n_opened = re.subn(_OPENING, "", words)
         parts[at] = re.sub(_CLOSING, "", words) if n_opened or at else words
     return "".join(parts)
 

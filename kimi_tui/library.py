@@ -231,7 +231,7 @@ class AgentSession:
         return (await self.soul.travel.fork()).session_id
 
     async def compact(self, instructions: str = "") -> bool:
-        """Replace older messages by a summary that keeps what the instructions name; return whether there is one now."""
+        """Replace older messages with a summary that keeps what the instructions name; return whether there is one now."""
         return await self.soul.compact(instructions)
 
     async def send_dmail(

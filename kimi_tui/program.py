@@ -14,7 +14,7 @@ TERMINATED = 143
 
 EXIT_CODES = {
     DONE: "Done. With -p: the turn ended with an answer.",
-    FAILED: "A model, disk or program error; with --json-schema also an answer that still does not match after one retry.",
+    FAILED: "A model, disk or internal error; with --json-schema also an answer that still does not match after one retry.",
     USAGE: "Wrong usage: an option, the configuration, the prompt, or a session that does not exist.",
     CONFLICTS: "Done in part: some files were kept as they are, or, with --strict, something was refused.",
     LOCKED: "The session is open in another process.",

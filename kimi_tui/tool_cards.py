@@ -125,7 +125,7 @@ DisplayBlock = DiffBlock | ShellBlock | TodoBlock | BriefBlock | ImageBlock
 
 # -- cards
 
-Shows = Literal["output", "command", "diff", "list", "answers", "text", "letter"]
+Shows = Literal["output", "command", "diff", "list", "answers", "answer", "text", "letter"]
 """The content of a card below its first row, besides the blocks of the result:
 
 - `output`: nothing; the output once the card is unfolded.
@@ -133,6 +133,7 @@ Shows = Literal["output", "command", "diff", "list", "answers", "text", "letter"
 - `diff`: the call changes the file that its target names; its result has the diff.
 - `list`: the agent's list, which the argument named by the first of `keys` contains.
 - `answers`: the output, as questions with answers.
+- `answer`: the output, in Markdown, folded; while the call runs, the newest line of what it does.
 - `text`: the argument `text`, folded. For a finished call, its output if there is one: the text as the user changed it.
 - `letter`: the argument `text`, whole. The call sends it to an earlier checkpoint.
 """
@@ -200,7 +201,7 @@ KNOWN: Mapping[str, Card] = {
     "SendDMail": Card("D-Mail", ("checkpoint_id",), "number", "to #{}", "letter", "message"),
     "AskUserQuestion": Card("Ask", shows="answers"),
     "ExitPlanMode": Card("Plan", shows="text", text="plan"),
-    "Agent": Card("Agent", ("description",)),
+    "Agent": Card("Agent", ("description",), shows="answer"),
 }
 """The cards of the tools that records name without a card: those of this program before cards were recorded."""
 COMMANDS = frozenset(name for name, card in KNOWN.items() if card.is_command)

@@ -51,12 +51,14 @@ COMMANDS: Mapping[str, EditorCommand] = {
         "Rewind to just before a checkpoint, and restore its files if you want",
         "N [restore-files | keep-files | files-only]",
     ),
-    "undo": EditorCommand("Undo the last rewind, switch, D-Mail, compaction or clear"),
+    "undo": EditorCommand(
+        "Undo the last rewind, switch, D-Mail (a note to the past), compaction or clear"
+    ),
     "redo": EditorCommand("Redo the last undo"),
     "checkpoints": EditorCommand("List the checkpoints of this conversation"),
     "worldlines": EditorCommand("List the other world lines (branches of this conversation)"),
     "switch": EditorCommand("Switch to a world line (a branch)", "K"),
-    "compact": EditorCommand("Replace older messages by a summary", "what the summary must keep"),
+    "compact": EditorCommand("Replace older messages with a summary", "what the summary must keep"),
 }
 
 
@@ -143,7 +145,7 @@ class EditorTravel:
         if said:
             answers = [one for one in answers if one[0] == _FILES_CHOICES[said]]
         if not answers:
-            return "There is no file to restore."
+            return "There are no files to restore."
         removed = f"{counted(preview.steps, 'step')}, {counted(preview.messages, 'message')}"
         title = answers[0][1] if said else f"{doing} {where}: removes {removed}"
         chosen = await self._ask(title, _would(preview, files), answers)
@@ -158,13 +160,13 @@ class EditorTravel:
         )
         if choice != "only":
             words.append(
-                f"{counted(outcome.messages_dropped, 'message')} left the context; /undo brings them back."
+                f"{counted(outcome.messages_dropped, 'message')} removed from the context; /undo restores them."
             )
         if outcome.changed:
             words.append(f"Files restored: {some_of(outcome.changed, _MOST_FILES)}.")
         if outcome.conflicts:
             words.append(
-                f"Not restored, because something other than the agent changed them: {some_of(outcome.conflicts, _MOST_FILES)}."
+                f"Not restored, because they were also changed outside kimi-tui: {some_of(outcome.conflicts, _MOST_FILES)}."
             )
         if outcome.prompt:
             words.append(
@@ -228,7 +230,7 @@ def _would(preview: RewindPreview, files: FilesPreview) -> str:
         rows.append(f"- can restore {named}")
     if files.conflicts:
         named = some_of([one_line(one.path) for one in files.conflicts], _MOST_FILES)
-        rows.append(f"- not restored, because something other than the agent changed them: {named}")
+        rows.append(f"- not restored, because they were also changed outside kimi-tui: {named}")
     if preview.servers:
         rows.append(
             f"- not undone: what these MCP servers did: {', '.join(map(one_line, preview.servers))}"

@@ -16,6 +16,7 @@ from acp import helpers, schema
 
 from kimi_tui import lenient_json
 from kimi_tui.foreign_text import Cleaner, clean
+from kimi_tui.projection.subagents import agent_news, agent_state_words, agent_target
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.tool_cards import (
     Card,
@@ -56,6 +57,8 @@ _KINDS: Mapping[str, schema.ToolKind] = {
     "FetchURL": "fetch",
     "SearchWeb": "search",
     "ExitPlanMode": "switch_mode",
+    # Editors know a sub-agent by this kind, as Claude Code tells of its own.
+    "Agent": "think",
 }
 _TODO_STATES: Mapping[str, schema.PlanEntryStatus] = {
     "pending": "pending",
@@ -82,6 +85,7 @@ class _ToldCall:
         is_told: whether the editor knows the call.
         output: the end of the live output.
         shown_at: the time (monotonic, seconds) of the newest update about the output.
+        does: what the sub-agent of the call does, as it was told last; `agent` is its kind and task, as the title names them.
     """
 
     name: str
@@ -90,6 +94,8 @@ class _ToldCall:
     is_told: bool = True
     output: str = ""
     shown_at: float = field(default=0.0)
+    does: str = ""
+    agent: str = ""
 
 
 class Updates:
@@ -165,6 +171,8 @@ class Updates:
                 yield from self._output(key, text)
             case ev.ToolResult():
                 yield from self._ended(event)
+            case ev.AgentChanged(key=key) if key in self._calls and not self._past:
+                yield from self._agent_does(self._calls[key], event)
             case ev.StepRetry(wait_s=wait_s, reason=reason) if wait_s and not self._past:
                 yield helpers.update_agent_thought_text(
                     f"\n(Retrying in {wait_s:.0f} s: {reason})\n"
@@ -231,6 +239,20 @@ class Updates:
             call.shown_at = now
             yield helpers.update_tool_call(key, content=[_fenced(call.output.strip("\n"))])
 
+    def _agent_does(self, call: _ToldCall, one: ev.AgentChanged) -> Iterator[Update]:
+        """Tell what a sub-agent does, if it is something else than before."""
+        does = ": ".join(filter(None, (agent_state_words(one), agent_news(one))))
+        if one.is_over or does == call.does:
+            return
+        call.does, call.agent = does, agent_target(one)
+        yield helpers.update_tool_call(
+            one.key,
+            title=self._title(call),
+            status="pending" if one.state == "waiting" else "in_progress",
+            raw_input=_object(call.arguments),
+            content=[_text(clean(does))],
+        )
+
     def _ended(self, event: ev.ToolResult) -> Iterator[Update]:
         call = self._calls.pop(event.key, None)
         for block in event.display:
@@ -276,7 +298,7 @@ class Updates:
             words = f"exit code {code}" if code is not None and code != 0 else ""
             found: list[Content] = [_fenced(output)] if output else []
             return [*found, _text(words)] if words else found
-        if call.card.shows in ("answers", "text", "letter"):
+        if call.card.shows in ("answers", "answer", "text", "letter"):
             return [_text(output)] if output else []
         if call.card.kind == "path" and not event.is_error:
             # The editor has the file; a copy of it in the conversation only takes room.
@@ -284,7 +306,7 @@ class Updates:
         return [_fenced(output)] if output else []
 
     def _title(self, call: _ToldCall) -> str:
-        what = target(call.card, call.arguments, self._work_dir)
+        what = call.agent or target(call.card, call.arguments, self._work_dir)
         if call.card.is_command and what:
             return what[:_TITLE_CHARS]
         return f"{short_name(call.name, call.card)} {what}".strip()[:_TITLE_CHARS]
@@ -357,7 +379,7 @@ def remark(text: str) -> Update:
 
 def _dmail_words(event: ev.ContextReverted) -> str:
     calls = event.tool_calls_dropped
-    what = f"{calls:,} tool call{'s' if calls != 1 else ''} left the context"
+    what = f"{calls:,} tool call{'s' if calls != 1 else ''} removed from the context"
     return f"D-Mail to checkpoint #{event.checkpoint_id}: {what}.\n{event.text}"
 
 

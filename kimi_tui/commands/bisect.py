@@ -211,7 +211,7 @@ def _past(session: Session) -> Past:
     from kimi_tui.workspace.base import NoBase, Past
 
     if not session.work_dir.is_dir():
-        raise NoBase(f"The session's folder {short(session.work_dir)} does not exist any more.")
+        raise NoBase(f"The session's work folder {short(session.work_dir)} no longer exists.")
     return Past(session.dir / FILES_NAME, session.work_dir)
 
 

@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         path = Path(name).absolute().relative_to(session.work_dir.absolute()).as_posix()
     except ValueError:
-        complain(f'"{name}" is outside the session\'s folder {session.work_dir}.')
+        complain(f'"{name}" is outside the session\'s work folder {session.work_dir}.')
         return USAGE
     return asyncio.run(_blame(session, path, first, last, as_json=options.json))
 

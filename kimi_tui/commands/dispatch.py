@@ -34,7 +34,7 @@ COMMANDS = {
     "mcp": "set up MCP servers, whose tools the agent uses",
     "acp": "serve an editor such as Zed over the Agent Client Protocol",
     "serve": "serve the app to a browser on this machine",
-    "approvals": "explain whether a command needs your permission",
+    "approvals": "explain whether a command needs your approval",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
 
@@ -196,7 +196,5 @@ def _unexpected(error: Exception) -> int:
 
     path = log_file()
     log_crash(path, error)
-    complain(
-        f"Something went wrong in the program ({type(error).__name__}). Details: {short(path)}"
-    )
+    complain(f"an internal error occurred ({type(error).__name__}). Details: {short(path)}")
     return FAILED

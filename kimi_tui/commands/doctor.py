@@ -191,9 +191,9 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
     way_in = (
-        f"attach pictures by path, or paste them with {Path(reader).name}"
+        f"paste images (read with {Path(reader).name}), or attach them by path"
         if reader
-        else "attach pictures by path"
+        else "attach images by path"
     )
     yield CheckResult("images", "ok", way_in, advice)
     way = notification_method(config.notify.how, environ)
@@ -229,7 +229,7 @@ def _answered(answer: bytes) -> Iterator[CheckResult]:
     yield CheckResult(
         "graphics",
         "ok",
-        graphics or "the terminal has no image protocol, so pictures are drawn with characters",
+        graphics or "the terminal has no image protocol, so images are drawn with characters",
     )
     focus = re.search(rb"\x1b\[\?1004;([0-9])\$y", answer)
     if focus is None or focus[1] in (b"0", b"4"):
@@ -321,7 +321,7 @@ def _model(launch: Launch, *, offline: bool) -> CheckResult:
         return CheckResult("model", "bad", words, "Start kimi-tui and paste the key.")
     if not isinstance(choice, ModelChoice):
         return CheckResult(
-            "model", "warn", "no model is chosen", "Start kimi-tui and choose a model."
+            "model", "warn", "no model is configured", "Start kimi-tui and choose a model."
         )
     from kimi_tui.base_url import shown_url
 
@@ -489,7 +489,7 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> Iterator[CheckResult
         sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ, Path.cwd())
     except NoSandbox as no:
         advice = (
-            "Each command of the agent needs your permission, and searches run without a sandbox."
+            "Each command of the agent needs your approval, and searches run without a sandbox."
         )
         yield CheckResult("sandbox", "warn", f"not available: {no}", advice)
     else:
@@ -525,7 +525,7 @@ def _other_files(tier: Tier) -> Iterator[CheckResult]:
             seen = "bisect and run-at run commands on a copy of the files of a checkpoint, in a private mount; folders that git ignores are read-only"
             yield CheckResult(past, "ok", seen)
             seen = "each future has a copy of the files at the path of the work folder"
-            yield CheckResult(futures, "ok", f"{seen}; ignored folders are read-only")
+            yield CheckResult(futures, "ok", f"{seen}; folders that git ignores are read-only")
         case "elsewhere":
             yield CheckResult(
                 past,

@@ -380,7 +380,7 @@ def _configuration(launch: Launch, environ: Mapping[str, str]) -> Iterator[tuple
         if value != setting.default:
             yield setting.key, in_words(value)
     for key, given in launch.given.items():
-        yield f"{key}, by {given.source}", given.value
+        yield f"{key}, from {given.source}", given.value
     numbers = {name: number for number, name in enumerate(config.providers, 1)}
     for provider in config.providers.values():
         key = provider.api_key

@@ -82,7 +82,8 @@ def _parser() -> CommandLineParser:
     parser = command(
         "futures",
         "Continue a session several times from one checkpoint, side by side. Each future is a process with its own files; the "
-        "work folder and the session stay as they are. At the end each future is a world line (a branch). Exit code: 0 if a "
+        "work folder and the current conversation stay as they are. At the end each future becomes a world line (a branch) of the "
+        "session. Exit code: 0 if a "
         "future passed the check, 1 if none did; without a check 0 if all of them ended without an error.",
     )
     parser.add_argument(
@@ -100,7 +101,7 @@ def _parser() -> CommandLineParser:
         dest="count",
         metavar="COUNT",
         type=partial(whole_number, most=_MOST),
-        help="the number of futures, at most 4 (default: one for each --message or --model, else 2)",
+        help="the number of futures, from 1 to 4 (default: one for each --message or --model, else 2)",
     )
     add(
         "--message",
@@ -359,7 +360,7 @@ class _FuturesRun:
             )
         if conflicts:
             complain(
-                f"These files were not restored, because something other than the agent changed them: {', '.join(conflicts)}."
+                f"These files were not restored, because they were also changed outside kimi-tui: {', '.join(conflicts)}."
             )
         return self._signal or (CONFLICTS if conflicts and not code else code)
 

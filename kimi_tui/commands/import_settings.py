@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> CommandLineParser:
     parser = CommandLineParser(
         prog="kimi-tui import-settings",
-        description="List MCP servers, hooks, skills, commands, agents, notes, permissions and status lines of Claude Code, Codex, Gemini CLI, kimi-cli and kimi-code.\n"
+        description="List MCP servers, hooks, skills, commands, sub-agent types, notes for the agent (such as CLAUDE.md), permissions and status lines of Claude Code, Codex, Gemini CLI, kimi-cli and kimi-code.\n"
         "With an ID from the list, show one and import it if you confirm. Nothing is run, and the files of the other agents are not changed.",
         allow_abbrev=False,
         formatter_class=RawDescriptionHelpFormatter,

@@ -35,7 +35,7 @@ _VERBS = {
     "test": "start a server and list its tools",
     "login": "log in to a server",
     "logout": "log out of a server",
-    "revoke": "no longer allow one of this folder's MCP servers",
+    "revoke": "revoke the permission of an MCP server of this folder",
 }
 
 
@@ -114,7 +114,7 @@ def _parser() -> CommandLineParser:
         help="a header of the requests to the server; ${VAR} in VALUE is replaced with your environment variable VAR",
     )
     add.add_argument(
-        "--no-network", action="store_true", help="the server's program gets no network"
+        "--no-network", action="store_true", help="the server's program cannot use the network"
     )
     add.add_argument(
         "--readable",

@@ -182,7 +182,7 @@ def _list(store: SessionStore, options: Namespace) -> int:
         return DONE
     moved = "" if options.all else _moved_words(store)
     if not infos:
-        none = "There is no session." if options.all else "This folder has no session."
+        none = "There are no sessions." if options.all else "This folder has no sessions."
         say(moved or none)
         return DONE
     now = datetime.now(UTC)

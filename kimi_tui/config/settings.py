@@ -324,7 +324,7 @@ class DMailConfig(NamedTuple):
     enabled: bool = setting(
         True,
         FLAG,
-        "Let the agent send D-Mails: notes to its past self that take steps out of the context.",
+        "Let the agent send D-Mails: notes to its past self, which remove the steps since then from the context.",
         title="Allow D-Mails",
         group=DMAILS,
     )
@@ -333,7 +333,7 @@ class DMailConfig(NamedTuple):
         whole(0, 100_000_000),
         "After a tool result of at least this many tokens, the agent is reminded that it can send a D-Mail; 0 turns this reminder off. "
         "If config.toml has [[dmail.rules]], those rules apply instead.",
-        title="Remind of D-Mails (tokens)",
+        title="D-Mail reminder (tokens)",
         group=DMAILS,
     )
     review: bool = setting(
@@ -595,7 +595,7 @@ class StatuslineConfig(NamedTuple):
         0,
         whole(0, 3_600),
         "Seconds after which the status line command runs again although nothing has happened; 0 runs it only after events. "
-        "Claude Code's refreshInterval.",
+        "(In Claude Code: refreshInterval.)",
         "now",
         title="Status line refresh (s)",
         group=LOOKS,

@@ -135,6 +135,9 @@ class CallFacts:
                 return bool(self.paths())
             case "execute":
                 return self.says_command
+            case "think":
+                # A sub-agent's task is in the arguments.
+                return self.raw_input is not None
             case _:
                 return True
 
@@ -202,10 +205,30 @@ class CallFacts:
                 return CallLook("FetchURL", {"url": url if isinstance(url, str) else self.title})
             case _:
                 pass
+        if (task := _task_of(given)) and self.kind in ("think", "other"):
+            return CallLook(_SUBAGENT, {**given, "description": task}, _SUBAGENT_CARD)
         short = _SHORT.get(self.kind, "Tool")
-        title = self.title or ", ".join(paths)
+        # An argument of that name may be anything; the title is what the agent says of its call.
+        title = self.title or str(given.get("description") or "") or ", ".join(paths)
         card = Card(short, ("description",))
-        return CallLook(short, {"description": title, **given}, card)
+        return CallLook(short, {**given, "description": title}, card)
+
+
+_SUBAGENT = "Subagent"
+"""The tool of a call that starts a sub-agent of the agent; it is not that of our own sub-agents."""
+_SUBAGENT_CARD = Card("Sub-agent", ("description",), shows="answer")
+
+
+def _task_of(given: Mapping[str, Any]) -> str:
+    """Return what a sub-agent is to do, `explore: find the callers`, if these are the arguments of a call that starts one; else
+    empty.
+    """
+    found = [given.get(key) for key in ("description", "prompt")]
+    if not all(isinstance(one, str) and one.strip() for one in found):
+        return ""
+    kinds = (given.get(key) for key in ("subagent_type", "kind", "agent_type", "agent"))
+    kind = next((one for one in kinds if isinstance(one, str) and one.strip()), "")
+    return ": ".join(filter(None, (one_line(kind[:40]), one_line(str(found[0])[:_MOST_TITLE]))))
 
 
 _SHORT: Mapping[str, str] = {

@@ -296,9 +296,15 @@ class AgentAnswer:
             call.output.emit(text)
 
     def _show_output(self, call: ReadCall) -> None:
+        text = call.facts.text()
+        if call.look.card is not None and call.look.card.shows == "answer":
+            # A sub-agent tells what it does now; each is a line of its own.
+            if text and text != call.shown and "\n" not in text.strip():
+                self.emit(call, f"\n{text.strip()}" if call.shown else text.strip())
+                call.shown = text
+            return
         if call.facts.kind != "execute":
             return
-        text = call.facts.text()
         if len(text) > len(call.shown) and text.startswith(call.shown):
             self.emit(call, text[len(call.shown) :])
             call.shown = text

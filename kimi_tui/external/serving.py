@@ -394,7 +394,7 @@ class AgentServices(acp.Client):
         line = shlex.join([command, *args]) if args else command
         for one in reversed(env or ()):
             if not one.name.isidentifier():
-                raise _refused("a variable has a name that no shell takes")
+                raise _refused("the name of a variable is not valid in a shell")
             line = f"export {one.name}={shlex.quote(one.value)}; {line}"
         if cwd and cwd.rstrip("/") != str(self._tools.work_dir):
             folder = await self._place(cwd)

@@ -28,7 +28,7 @@ from kimi_tui.futures.orders import (
 )
 from kimi_tui.futures.planning import Planner, facts_record, n_at_once
 from kimi_tui.futures.process import FutureProcess, StartServer
-from kimi_tui.futures.set_files import SetFiles, free_ports, move_to
+from kimi_tui.futures.set_files import SetFiles, free_ports, move_back, move_to
 from kimi_tui.futures.turns import ModelServer, ModelTurns, Wait
 from kimi_tui.futures.values import NoFutures
 from kimi_tui.session.fork import share_files
@@ -108,7 +108,7 @@ class CopySet:
         """See `AgentCopies.copy`."""
         made = order.provider.made_with
         if made is None:
-            raise NoCopies("Its model works only inside the process of kimi-tui.")
+            raise NoCopies("Its model cannot run in a separate process.")
         session, folder = self._soul.session, self._soul.folder
         session_of = Session(order.folder, session.work_dir, session.storage)
         await asyncio.to_thread(_removed, order.folder / FILES_NAME)
@@ -227,7 +227,7 @@ class _Copy:
             for text in self._said:
                 self.owner.unsaid(text)
             if is_moved:
-                await asyncio.to_thread(_moved_back, self._session)
+                await asyncio.to_thread(move_back, self._session)
         return self._end(why)
 
     def _end(self, why: str) -> CopyEnd:
@@ -356,14 +356,6 @@ def _choice(made: Mapping[str, Any]) -> dict[str, Any]:
         "capabilities": None if capabilities is None else sorted(capabilities),
         "headers": dict(facts["headers"]),
     }
-
-
-def _moved_back(session: Session) -> None:
-    """Give a session that worked in a copy its own work folder again."""
-    from pathlib import Path
-
-    with contextlib.suppress(OSError):
-        move_to(session, Path(), session.work_dir)
 
 
 def _removed(folder: Path) -> None:

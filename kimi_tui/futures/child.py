@@ -287,6 +287,9 @@ class FutureChild:
         """Run the turn. It raises what `KimiSoul.run` does."""
         from kimi_tui.tool_cards import ImageBlock
 
+        soul.first_agent = self._order.first_agent
+        if soul.agents is not None:
+            await soul.agents.separate()
         images = [await soul.image(ImageBlock(**one)) for one in self._order.images]
         await soul.run(self._order.message, [one for one in images if one is not None])
 

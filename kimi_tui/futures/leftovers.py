@@ -95,11 +95,5 @@ async def _taken(soul: KimiSoul, folder: Path, note: FutureNote) -> bool:
     if not state.is_over:
         state = replace(state, state="failed", why=KILLED, ended_at=time.time(), asks=())
     await soul.files_ready()
-    session = soul.session
-    state, added = await soul.when_idle(
-        lambda: adopt(session, soul.folder, folder, state, note.since)
-    )
-    for one in added:
-        soul.wire.publish(one)
-    soul.wire.publish(state)
+    soul.wire.publish(await adopt(soul, folder, state, note.since))
     return True

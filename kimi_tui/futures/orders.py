@@ -28,6 +28,7 @@ class Order(NamedTuple):
         variables: environment variables for the commands of the agent and the check.
         known: what the program has asked the server: window, capabilities, dialect and URL; empty to ask again.
         images: the images of the message, which are stored in its session, each as an `ImageBlock`.
+        first_agent: the number from which the names of the future's own sub-agents count.
         agent: for a sub-agent, what `AgentOrder` has; empty for a future.
     """
 
@@ -44,6 +45,7 @@ class Order(NamedTuple):
     variables: Mapping[str, str] = {}
     known: Mapping[str, Any] = {}
     images: Sequence[Mapping[str, Any]] = ()
+    first_agent: int = 1
     agent: Mapping[str, Any] = {}
 
 

@@ -76,6 +76,10 @@ _WAITING = {
     "turn": "Waiting for a free slot at the server.",
 }
 _TOO_MANY = frozenset({429, 503})
+_AGENTS_EACH = 100
+"""Names of a kind of sub-agents that each future has before it comes to those of the next one."""
+_LAST_AGENTS = 900_000
+"""Names with larger numbers are passed over, as a name has at most six digits."""
 _NO_STEP = "It ended before it finished a step."
 
 
@@ -92,6 +96,7 @@ class _Future:
         since: the snapshot of the files with which it began.
         end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
         port: the TCP port that its commands are told to listen on.
+        first_agent: the number from which the names of its own sub-agents count.
     """
 
     state: FutureChanged
@@ -107,6 +112,7 @@ class _Future:
     since: str = ""
     end: str = ""
     port: int = 0
+    first_agent: int = 1
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     ended: Mapping[str, Any] | None = None
     checked: Mapping[str, Any] | None = None
@@ -257,6 +263,7 @@ class Futures:
         at_end = plan.target.is_end and not plan.target.world_line
         end = points[-1].uid if at_end and points else ""
         group = uuid.uuid4().hex[:12]
+        first_agent = self._next_first_agent()
         futures: list[_Future] = []
         for number, one in enumerate(planned, 1):
             state = FutureChanged(
@@ -271,7 +278,8 @@ class Futures:
                 model=one.choice.model,
                 began_at=time.time(),
             )
-            futures.append(_Future(state, one, plan, end=end))
+            first = first_agent + (number - 1) * _AGENTS_EACH
+            futures.append(_Future(state, one, plan, end=end, first_agent=first))
         for future in futures:
             self._futures[future.state.key] = future
             self._publish(future, future.state)
@@ -285,6 +293,17 @@ class Futures:
         self._groups.add(task)
         task.add_done_callback(self._groups.discard)
         return tuple(one.state.key for one in futures)
+
+    def _next_first_agent(self) -> int:
+        """Return the number from which the names of a new set's sub-agents count, so that none is that of another one.
+
+        A sub-agent keeps its name when its future becomes a world line, as the conversation has it.
+        """
+        agents = () if self._soul.agents is None else self._soul.agents.states
+        numbers = [int(one.name.rpartition("-")[2]) for one in agents]
+        numbers += [one.first_agent for one in self._futures.values()]
+        numbers = [one for one in numbers if one < _LAST_AGENTS]
+        return (max(numbers, default=0) // _AGENTS_EACH + 1) * _AGENTS_EACH + 1
 
     async def _group(self, group: str, futures: Sequence[_Future]) -> None:
         """Make the files of a set, run its futures, and remove the files."""
@@ -448,6 +467,7 @@ class Futures:
             variables={"PORT": str(future.port), **view.variables},
             images=[asdict(one) for one in planned.images],
             known=self._planner.known(planned.choice),
+            first_agent=future.first_agent,
         )
         process = FutureProcess(
             future.state.key, server, partial(self._heard, future), words, view.folder
@@ -602,13 +622,8 @@ class Futures:
                 return
             # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
             await self._note(future)
-            adopting = partial(
-                adopt, self._session, self._soul.folder, fork.dir, future.state, future.since
-            )
-            state, added = await self._soul.when_idle(adopting)
+            state = await adopt(self._soul, fork.dir, future.state, future.since)
             self._since[state.key] = future.since
-            for one in added:
-                self._soul.wire.publish(one)
             self._publish(future, state)
         except SoulBusy:
             log.info("the session was closed before a future became its world line")

@@ -138,6 +138,12 @@ def move_to(session: Session, before: Path, now: Path) -> None:
         log.begin(os.path.realpath(now), moved=True)
 
 
+def move_back(session: Session) -> None:
+    """Give a session that worked in a copy at another path its own work folder again. It writes files; a disk that refuses is passed over."""
+    with contextlib.suppress(OSError):
+        move_to(session, Path(), session.work_dir)
+
+
 def free_ports(count: int) -> list[int]:
     """Return as many TCP ports of this machine that nothing uses now; 0 where there is none."""
     found: list[int] = []

@@ -2,7 +2,8 @@
 
 Until then it is a session of its own in a hidden folder beside the session, a fork with a note (`NOTE_NAME`) that says whose it is.
 `adopt` carries it over in steps that can be repeated after a kill: first the journal names the line, then its file appears under that
-number (older versions and kimi-cli keep such a file and pass over it), then come images and snapshots; the fork is removed last.
+number (older versions and kimi-cli keep such a file and pass over it), then come images, sub-agents and snapshots; the fork is removed
+last.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage, read_regular, remove_tree
 from kimi_tui.futures import PREFIX
+from kimi_tui.futures.own_agents import carry_agents
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionLocked, UnknownWorldLine
 from kimi_tui.session.images import IMAGES_NAME
@@ -29,12 +31,17 @@ from kimi_tui.session.rotation import next_number, stored_world_lines, world_lin
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import shared_checkpoints
-from kimi_tui.soul.folder_snapshots import FILES_NAME, FolderSnapshots
+from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rebuilt_history import line_added
+from kimi_tui.soul.stored_agents import has_agents
+from kimi_tui.soul.tool_results import pending_calls
 from kimi_tui.wire.codec import decode_event, encode_event
 from kimi_tui.wire.events import FutureChanged, WorldLineAdded
 from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import LOG_NAME
+
+if TYPE_CHECKING:
+    from kimi_tui.soul.kimisoul import KimiSoul
 
 NOTE_NAME = "future.json"
 _MOST_NOTE = 1 << 20
@@ -142,25 +149,32 @@ def has_step(folder: Path, n_before: int) -> bool:
     return False
 
 
-async def adopt(
-    session: Session, folder: FolderSnapshots, fork: Path, state: FutureChanged, since: str
-) -> tuple[FutureChanged, Sequence[WorldLineAdded]]:
-    """Make a future a world line; return its state with the number of the line, and the events that tell of the lines.
+async def adopt(soul: KimiSoul, fork: Path, state: FutureChanged, since: str) -> FutureChanged:
+    """Make a future a world line when nothing runs in its session, and publish the line; return its state with the number of it.
 
-    Lines that the future has left itself, by a D-Mail or a compaction, become world lines too.
-
-    No turn and no operation may run meanwhile. It may be called again after it failed.
+    Lines that the future has left itself, by a D-Mail or a compaction, become world lines too. It may be called again after it failed.
 
     Args:
-        session: the session, open.
-        folder: the snapshots of its files.
+        soul: the engine of the session.
         fork: the folder of the future's session; no process has it open.
         state: its last state.
         since: the snapshot with which its files began.
 
     Raises:
+        SoulBusy: the session is being closed.
         OSError: the disk refused; the fork stays.
     """
+    state, added = await soul.when_idle(lambda: _adopted(soul, fork, state, since))
+    for one in added:
+        soul.wire.publish(one)
+    return state
+
+
+async def _adopted(
+    soul: KimiSoul, fork: Path, state: FutureChanged, since: str
+) -> tuple[FutureChanged, Sequence[WorldLineAdded]]:
+    """Make a future a world line; return its state, and the events that tell of the lines."""
+    session, folder = soul.session, soul.folder
     if not await asyncio.to_thread(_is_carried_over, session, state.key):
         # Opening it repairs what a killed process has left. A file with a name in another folder is not opened to be written.
         own = Session(fork, session.work_dir, session.storage)
@@ -169,6 +183,8 @@ async def adopt(
     state = await asyncio.to_thread(_named, session, state, since)
     left = await asyncio.to_thread(_left_lines, session, fork, state.key)
     await asyncio.to_thread(_carried_over, session, fork, {0: state.world_line, **left})
+    if await asyncio.to_thread(_carried_agents, session, fork, state.world_line):
+        await soul.take_in_agents()
     if folder.is_on:
         await asyncio.to_thread(_note_checkpoints, fork)
         await folder.run(folder.tracker.adopt, fork / FILES_NAME, since, folder.others)
@@ -249,6 +265,14 @@ def _carried_over(session: Session, fork: Path, lines: Mapping[int, int]) -> Non
                 storage.link_or_copy(image, beside)
         storage.sync_folder(session.dir / IMAGES_NAME)
     storage.sync_folder(session.dir)
+
+
+def _carried_agents(session: Session, fork: Path, world_line: int) -> bool:
+    """Move the sub-agents of a future into the session; return whether it had some."""
+    if not has_agents(fork):
+        return False
+    line = session.world_lines.read(world_line)
+    return carry_agents(session, fork, pending_calls(line)) > 0
 
 
 def _note_checkpoints(fork: Path) -> None:

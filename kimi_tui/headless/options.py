@@ -110,11 +110,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="allow commands that begin with these words, or a tool of an MCP server by its name; can be given several times",
     )
     add("--strict", action="store_true", help="exit with 3 if an action was refused")
-    add("--ephemeral", action="store_true", help="remove the session at the end")
+    add("--ephemeral", action="store_true", help="delete the session at the end")
     add(
         "--bare",
         action="store_true",
-        help="do not read AGENTS.md, CLAUDE.md, other project notes and skills, run no hooks, and start no MCP servers",
+        help="read no AGENTS.md, CLAUDE.md, other project notes or skills, run no hooks, and start no MCP servers",
     )
     add("--max-steps", type=whole_number, metavar="N", help="stop the turn after N steps")
     add(

@@ -199,7 +199,7 @@ class Hooks:
             OSError, ValueError: the permission could not be stored.
         """
         if self._permissions is None:
-            raise ValueError("this session cannot store permissions")
+            raise ValueError("this session cannot save permissions")
         permissions = self._permissions
 
         def store() -> None:

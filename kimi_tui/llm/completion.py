@@ -530,7 +530,7 @@ async def _completion(
                 "The model reached its output limit before it answered.",
                 status=200,
                 code="length",
-                advice="Turn reasoning off with /thinking off, or raise the model's output limit.",
+                advice="Turn reasoning off with /thinking off, or raise the output limit on the model's server.",
             )
         raise APIEmptyResponseError("The model sent an empty answer.")
     usage = await _usage(answer.usage, system, tools, history, message)

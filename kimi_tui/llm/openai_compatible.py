@@ -115,7 +115,8 @@ class OpenAICompatible(ChatProvider):
     ) -> None:
         if not model:
             raise LLMNotSet(
-                "No model is set.", advice="Choose one with /model, with --model or in config.toml."
+                "No model is configured.",
+                advice="Choose one with /model, with --model or in config.toml.",
             )
         self._made_with: dict[str, Any] = {
             "provider": provider,

@@ -163,7 +163,7 @@ def _question(
         asks=Asks("question"),
         question=asked,
         detail=words,
-        where=f"your answer goes to {goes_to}: never give it a password or a key",
+        where=f"your answer goes to {goes_to}: enter no passwords or keys",
         options=options,
         multi_select=several,
         no_offer=no_offer,

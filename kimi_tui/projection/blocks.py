@@ -554,7 +554,11 @@ class BlockList:
 
     def at(self, block: Block) -> Change:
         """Return the index of a block; None if it is not in the list, but among those folded into a D-Mail."""
-        # Changed blocks are nearly always close to the end, or to the last changed block: the calls of a step, one after another.
+        # Changed blocks are nearly always at the end, or close to the last changed block: the calls of a step, one after another.
+        last = self.end - 1
+        if last >= 0 and self.blocks[last] is block:
+            self._found = last
+            return Change(last)
         near = range(max(0, self._found - _NEAR), min(self._found + _NEAR, len(self.blocks)))
         for index in chain(near, range(len(self.blocks) - 1, -1, -1)):
             if self.blocks[index] is block:

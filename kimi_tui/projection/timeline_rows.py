@@ -26,7 +26,7 @@ SHORT = 6
 """The number of steps that an unfolded world line shows; the others are one row until that is unfolded as well."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TimelineRow:
     """A row of the timeline: a checkpoint, a message of the user, or the name of a branch (an abandoned world line).
 

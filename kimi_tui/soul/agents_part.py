@@ -43,6 +43,23 @@ class AgentsPart(Protocol):
         """Read the sub-agents of earlier runs of the program. One that a killed program left can go on if its call has no result."""
         ...
 
+    async def take_in(self) -> None:
+        """Read and publish the sub-agents that came into the session's folder since it was opened, as those of a future do.
+
+        Call it while nothing else runs in the session.
+        """
+        ...
+
+    async def separate(self) -> None:
+        """Have the sub-agents that can go on belong to this session alone, in a copy of another session that has them, too.
+
+        Their step is made again with a checkpoint, and their names and the keys of their calls are new. Call it before the turn.
+
+        Raises:
+            SessionError, OSError: the disk refused.
+        """
+        ...
+
     async def listen(
         self, name: str, wake: Callable[[Event], None] | None = None
     ) -> tuple[list[EventRecord], Subscription]:

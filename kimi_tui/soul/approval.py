@@ -363,7 +363,7 @@ class Approval:
             self._wire.publish(
                 Notice(
                     "warning",
-                    f"The permission could not be stored: {why}.",
+                    f"The permission could not be saved: {why}.",
                     "It is valid for this session only.",
                 )
             )

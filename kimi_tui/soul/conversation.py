@@ -39,7 +39,7 @@ from kimi_tui.soul.request_form import (
 from kimi_tui.soul.system_prompt import adapted_prompt, lean_prompt
 from kimi_tui.soul.tasks import TimeSlices, shielded_at_once
 from kimi_tui.soul.token_meter import TokenMeter, WorldLineTokens, estimate_of
-from kimi_tui.soul.tool_results import ToolMemory, call_key
+from kimi_tui.soul.tool_results import ToolMemory, pending_calls
 from kimi_tui.soul.usage import Ledger
 from kimi_tui.tool_cards import Card, card_of
 from kimi_tui.tools.base import Tool
@@ -198,32 +198,8 @@ class Conversation:
         return self._spent_in_all().since(self._spent_before)
 
     def pending_calls(self) -> dict[str, ToolCall]:
-        """Return the calls at the end of the conversation that have no result, by their keys.
-
-        A result belongs to the first call of its id without one, as servers may use an id twice.
-        """
-        context = self.context
-        if not context.checkpoints:
-            return {}
-        point = context.checkpoints[-1]
-        pending: dict[str, ToolCall] = {}
-        n_calls = 0
-        for place in range(point.message_index, context.index.n_messages):
-            message = context.messages[place]
-            if message.role == "assistant":
-                calls = message.tool_calls or ()
-                pending = {
-                    call_key(point.uid, n_calls + number): call for number, call in enumerate(calls)
-                }
-                n_calls += len(calls)
-            elif message.role == "tool":
-                key = next(
-                    (key for key, call in pending.items() if call.id == message.tool_call_id), None
-                )
-                pending.pop(key or "", None)
-            elif not context.index.is_marker(place):
-                pending = {}
-        return pending
+        """Return the calls at the end of the conversation that have no result, by their keys."""
+        return pending_calls(self.context.world_line)
 
     def count_beside(self, usage: Usage, model: str) -> None:
         """Count a call of a sub-agent in the totals of the session, and publish them.

@@ -340,7 +340,7 @@ class DMailDelivery:
         plan = _without_foreign_changes(plan)
         wanted = [one for one in plan.changes if one.change in _VERBS]
         if not wanted:
-            return DMailRestore(_with_conflicts("No file had to be restored.", plan))
+            return DMailRestore(_with_conflicts("No files needed to be restored.", plan))
         ask = await self._question(point, plan, wanted)
         try:
             await self._approval.ask(ask, key="", tool=SendDMail.name)

@@ -200,7 +200,9 @@ class DMailRules:
             yield (words if holds else ""), ""
         if rule.payback:
             calls = pays_back_after(total, max(0, facts.used - total), facts.prices)
-            words = f"a D-Mail would remove {total:,} tokens and pay for itself after {calls:.1f} model calls"
+            words = (
+                f"a D-Mail would remove {total:,} tokens and pay for itself after {calls:.1f} steps"
+            )
             yield (words if calls <= rule.payback else ""), ""
         if rule.same_call_failed:
             least = rule.same_call_failed

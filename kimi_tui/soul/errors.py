@@ -26,7 +26,7 @@ class TurnFailed(SoulError):
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(
-            f"Something went wrong in the program: {type(cause).__name__}.",
+            f"kimi-tui had an internal error ({type(cause).__name__}).",
             advice=f"No message was lost. {log_words()}",
         )
 

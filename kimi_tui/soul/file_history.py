@@ -222,7 +222,9 @@ class FileHistory:
         plan = await self._plan_back(entry) if entry.snapshot_after else RestorePlan()
         if not entry.snapshot_after and not stays:
             return None
-        described = await self._described(replace(plan, changes=(*plan.changes, *stays)))
+        described = await self._described(
+            replace(plan, changes=(*plan.changes, *stays)), goes_along=True
+        )
         return replace(described, goes_along=bool(entry.snapshot_after))
 
     async def staying(self, point: Checkpoint, but: Collection[str]) -> tuple[FileChange, ...]:
@@ -233,12 +235,17 @@ class FileHistory:
             if one.change != "skip" and one.reason != CHANGED_OUTSIDE and one.path not in but
         )
 
-    async def _described(self, plan: RestorePlan) -> FilesPreview:
+    async def _described(self, plan: RestorePlan, *, goes_along: bool = False) -> FilesPreview:
         if plan.reason:
             return FilesPreview(reason=plan.reason)
-        compared = await self.folder.run(
-            self._tracker.texts.compared_all, plan.changes[:_MOST_FILES_COMPARED], _MOST_ROWS
-        )
+        changes = plan.changes[:_MOST_FILES_COMPARED]
+        if goes_along:
+            # An operation that restores the files shows its own effect on them; a file that stays shows what happened to it.
+            changes = tuple(
+                one if one.change == "skip" else replace(one, then=one.now, now=one.then)
+                for one in changes
+            )
+        compared = await self.folder.run(self._tracker.texts.compared_all, changes, _MOST_ROWS)
         files: list[FilePreview] = []
         for place, one in enumerate(plan.changes):
             diff = compared[place] if place < len(compared) else None
@@ -651,7 +658,7 @@ class _FileEvents:
             if outcome.failures
             else "they have now been restored"
         )
-        self._wire.publish(Notice("info", f"The program ended while it restored files; {became}."))
+        self._wire.publish(Notice("info", f"kimi-tui ended while it restored files; {became}."))
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
         """Publish that an interrupted restore stays unfinished."""
@@ -659,7 +666,7 @@ class _FileEvents:
         self._wire.publish(
             Notice(
                 "warning",
-                f"The program ended before it restored files, and {why}: {names}.",
+                f"kimi-tui ended before it restored files, and {why}: {names}.",
                 "These files are unchanged. To restore them, rewind and check the preview.",
             )
         )
@@ -702,7 +709,7 @@ class _FileEvents:
         self._publish_once(
             Notice(
                 "error",
-                f"The file snapshot failed: {type(error).__name__} in the program.",
+                f"The file snapshot failed because of an internal error ({type(error).__name__}).",
                 f"A rewind may be unable to restore some files. {log_words()}",
             )
         )

@@ -313,7 +313,7 @@ class Inbox:
         if bool(before) == bool(reason) or self._wire is None:
             return
         words = f"Your queued messages cannot be saved: {one_line(reason)}."
-        advice = "They would be lost if the program were killed."
+        advice = "They would be lost if kimi-tui were killed."
         if reason:
             self._wire.publish(Notice("warning", words, advice, topic=NOT_KEPT))
         else:

@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kimi_tui.agent_parts import PartName
@@ -182,6 +183,7 @@ class KimiSoul:
         agent_models: makes the models of sub-agents; None for the session's own model alone.
         agent_copies: makes the copies of sub-agents that work at the same time; None where there can be none.
         agents_config: the limits of sub-agents.
+        first_agent: the number from which the names of sub-agents count that begin now.
         before_close: called and awaited before the engine is closed.
     """
 
@@ -309,6 +311,7 @@ class KimiSoul:
         self.agent_models: AgentModels | None = None
         self.agent_copies: MakesCopies | None = None
         self.agents_config = AgentsConfig()
+        self.first_agent = 1
         self._agents: AgentsPart | None = None
         self._makes_agents = makes_agents
         if makes_agents is not None:
@@ -605,6 +608,12 @@ class KimiSoul:
             self._tools.paused = lambda: agents.paused_keys
             self.travel.after = agents.follow_line
         return self._agents
+
+    async def take_in_agents(self) -> None:
+        """Publish the sub-agents that came into the session's folder since it was opened. Call it within `when_idle`."""
+        if self._agents is None:
+            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+        await self.use_agents().take_in()
 
     async def _run_agent(self, task: AgentTask, key: str) -> ToolOutcome:
         return await self.use_agents().run(task, key)

@@ -22,7 +22,7 @@ from kimi_tui.session.images import ImageStore
 
 log = logging.getLogger(__name__)
 
-NOT_SET = "No model is set."
+NOT_SET = "No model is configured."
 NOT_SET_ADVICE = "Choose one with /model, or start with --model and --base-url."
 
 

@@ -96,7 +96,7 @@ def snapshot_at(log: SnapshotLog, point: Checkpoint) -> Snapshot:
     found = log.at_checkpoint(point.was or "", point.uid)
     if found is None:
         raise NoFiles(
-            f"There is no file snapshot of checkpoint #{point.id}. kimi-tui doctor tells why there may be none."
+            f"There is no file snapshot of checkpoint #{point.id}. Run kimi-tui doctor to see why."
         )
     return found
 

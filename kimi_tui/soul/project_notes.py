@@ -124,7 +124,7 @@ def unreadable_words(notes: Collection[Notes]) -> str:
     are = "is" if len(named) == 1 else "are"
     return (
         f"{', '.join(named)} {are} not UTF-8, so the model reads \ufffd in place of some characters. "
-        "Save as UTF-8 to fix it."
+        "To fix this, save as UTF-8."
     )
 
 

@@ -161,14 +161,16 @@ def _parted_later(
 ) -> tuple[WorldLine | None, int]:
     """Return the line that was left and shares most checkpoints with `line`, more than `shared`, and how many they share.
 
-    The user went back to that line by a jump, an undo or a redo.
+    The user went back to that line by a jump, an undo or a redo. A future is none: only its checkpoints are told before it is shown.
     """
     points = line.checkpoints
     found: WorldLine | None = None
     for one in left.values():
         # A uid comes only once, so a look at one place is nearly always enough.
-        if shared < min(len(points), len(one.checkpoints)) and (
-            one.checkpoints[shared].uid == points[shared].uid
+        if (
+            one.reason != FUTURE
+            and shared < min(len(points), len(one.checkpoints))
+            and one.checkpoints[shared].uid == points[shared].uid
         ):
             most = shared_checkpoints(world_lines.read(one.n), line)
             if most > shared:

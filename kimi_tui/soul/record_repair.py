@@ -81,7 +81,12 @@ def without_doubled(lines: Iterable[StoredLine]) -> Iterator[StoredLine]:
     """
     follows_foreign = False
     held: list[StoredLine] = []
-    for offset, line in lines:
+    for stored in lines:
+        offset, line = stored
+        if not follows_foreign and "seq" in line:
+            # Nearly all lines are such ones: a running program of ours has numbered them.
+            yield stored
+            continue
         is_foreign = _is_foreign(line)
         if follows_foreign and not is_foreign:
             held.append((offset, line))

@@ -82,8 +82,9 @@ class FilePreview:
     """A file that changed since a checkpoint.
 
     `would` is the effect on a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which a
-    restore reverses; `is_text` is false if there are no lines to show. `rows` may be shortened. `only_rights` is true if only
-    the permissions changed; `is_folder` is true for an empty folder.
+    restore reverses; if the operation restores the files (`FilesPreview.goes_along`), they are its effect on the file. `is_text`
+    is false if there are no lines to show. `rows` may be shortened. `only_rights` is true if only the permissions changed;
+    `is_folder` is true for an empty folder.
     """
 
     path: str

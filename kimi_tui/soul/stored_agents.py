@@ -11,14 +11,18 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import lenient_json
-from kimi_tui.filesystem import read_regular
+from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
+from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionError, SessionNotFound
+from kimi_tui.session.rotation import LIVE_NAME
+from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import AGENTS_NAME, Session
 from kimi_tui.session.store import read_only_copy
 from kimi_tui.soul.conversation_text import as_markdown
@@ -26,6 +30,7 @@ from kimi_tui.wire.codec import decode_event
 from kimi_tui.wire.events import AgentChanged
 
 STATE_NAME = "agent.json"
+_KILLED = "kimi-tui ended before the sub-agent was done."
 _MAX_STATE_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
 _MOST_AGENTS = 10_000
@@ -44,8 +49,13 @@ def has_agents(session_folder: Path) -> bool:
     return (session_folder / AGENTS_NAME).is_dir()
 
 
-def stored_agents(folder: Path) -> Iterator[StoredAgent]:
-    """Yield the sub-agents in a folder, in no order; one whose file cannot be read is left out. It reads files."""
+def stored_agents(folder: Path, *, renamed: bool = False) -> Iterator[StoredAgent]:
+    """Yield the sub-agents in a folder, in no order; one whose file cannot be read is left out. It reads files.
+
+    Args:
+        folder: the folder with those of the sub-agents.
+        renamed: whether the state in a file may already have another name than the folder around it, as on the way elsewhere.
+    """
     try:
         names = [
             entry.name
@@ -62,8 +72,49 @@ def stored_agents(folder: Path) -> Iterator[StoredAgent]:
             continue
         table = lenient_json.mapping(record)
         state = decode_event("AgentChanged", lenient_json.mapping(table.get("agent")))
-        if isinstance(state, AgentChanged) and state.name == name:
+        if isinstance(state, AgentChanged) and (state.name == name or renamed):
             yield StoredAgent(name, table, state)
+
+
+def left_by_kill(
+    storage: Storage, folder: Path, state: AgentChanged, pending: Collection[str]
+) -> AgentChanged:
+    """Return the state of a sub-agent that nobody runs any more: one that had not ended is paused, or stopped. It reads files.
+
+    Args:
+        storage: the disk.
+        folder: the folder of the sub-agent.
+        state: its stored state.
+        pending: the keys of the calls without a result, with which it can go on.
+    """
+    if not state.is_running:
+        return state
+    # The number of steps is stored at a beginning and an end only.
+    return replace(
+        state,
+        step=max(state.step, _n_answers(storage, folder)),
+        state="paused" if state.key in pending else "stopped",
+        why=_KILLED,
+        doing="",
+        ended_at=state.ended_at or _written_at(folder),
+    )
+
+
+def _written_at(folder: Path) -> float:
+    """Return when the conversation of a sub-agent was written last, in seconds since 1970; 0 if it was not."""
+    try:
+        return os.lstat(folder / LIVE_NAME).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _n_answers(storage: Storage, folder: Path) -> int:
+    """Return how many answers of a model the conversation of a sub-agent has; 0 if it cannot be read."""
+    with contextlib.suppress(OSError):
+        index = scan_world_line(storage, folder, 0)
+        kinds = index.kinds(0, index.n_messages)
+        return kinds.count(MessageKind.ANSWER) + kinds.count(MessageKind.WORDS)
+    return 0
 
 
 def _states_in(records: object, name: str) -> list[AgentChanged]:

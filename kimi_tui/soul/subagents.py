@@ -18,7 +18,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import shutil
 import time
 from collections.abc import (
@@ -45,11 +44,11 @@ from kimi_tui.llm.errors import LLMError
 from kimi_tui.llm.provider import ChatProvider, Usage
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.prompts import prompt
-from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionError, SessionLocked, StorageTrouble
-from kimi_tui.session.rotation import LIVE_NAME
-from kimi_tui.session.schema import Checkpoint, MessageKind
+from kimi_tui.session.rotation import stored_world_lines
+from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import AGENTS_NAME, Session
+from kimi_tui.session.store import prune
 from kimi_tui.soul.agent_copies import (
     AgentCopies,
     CopyEnd,
@@ -80,7 +79,7 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.stored_agents import STATE_NAME, stored_agents
+from kimi_tui.soul.stored_agents import STATE_NAME, left_by_kill, stored_agents
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
@@ -102,7 +101,6 @@ log = logging.getLogger(__name__)
 
 _LAST_WORDS_CHARS = 200
 _MOST_FILES = 1_000
-_KILLED = "kimi-tui ended before the sub-agent was done."
 _BY_USER = "You stopped it."
 _REFUSED = "You refused what it asked for."
 _FULL = "Waiting for other sub-agents."
@@ -317,24 +315,51 @@ class Subagents(AgentsPart):
 
     async def load(self) -> None:
         """See `AgentsPart.load`."""
+        await self._load()
+
+    async def take_in(self) -> None:
+        """See `AgentsPart.take_in`."""
+        for agent in await self._load():
+            self._tell(agent)
+
+    async def _load(self) -> list[_Agent]:
+        """Take in the stored sub-agents that are not known yet; return them, oldest first."""
         found = await asyncio.to_thread(_stored_agents, self._folder)
         pending = self._pending_keys()
-        for one in found:
+        new = [one for one in found if one.state.name not in self._agents]
+        for one in new:
             self._numbers.add(one.state.name)
-            if one.state.is_running:
-                can_go_on = one.state.key in pending
-                # The number of steps is stored at a beginning and an end only.
-                n_answers = await asyncio.to_thread(_n_answers, self._storage, one.folder)
-                one.state = replace(
-                    one.state,
-                    step=max(one.state.step, n_answers),
-                    state="paused" if can_go_on else "stopped",
-                    why=_KILLED,
-                    doing="",
-                    ended_at=one.state.ended_at or await asyncio.to_thread(_written_at, one.folder),
-                )
-            one.told = one.state
+            one.told = one.state = await asyncio.to_thread(
+                left_by_kill, self._storage, one.folder, one.state, pending
+            )
             self._agents[one.state.name] = one
+        return new
+
+    async def separate(self) -> None:
+        """See `AgentsPart.separate`."""
+        pending = [*self._conversation.pending_calls()]
+        if self.paused_keys.isdisjoint(pending):
+            return
+        main, before = self._main, pending[0].rpartition(":")[0]
+        session = main.session
+        lines = await asyncio.to_thread(stored_world_lines, session.dir)
+        back = main.back_into_call(pending[0], None, None, self._shown_of)
+        _, key = await main.alone.run(back)
+        now = await asyncio.to_thread(stored_world_lines, session.dir)
+        # The line that was left is one of the other session.
+        await asyncio.to_thread(prune, session, now.keys() - lines.keys())
+        uid = key.rpartition(":")[0]
+        for agent in [*self._agents.values()]:
+            place = agent.state.key.rpartition(":")[2]
+            if agent.state.uid == before and f"{before}:{place}" in pending:
+                del self._agents[agent.state.name]
+                name = self._free_name(agent.kind.name)
+                folder = self._folder / name
+                await asyncio.to_thread(agent.folder.rename, folder)
+                self._agents[name], agent.folder = agent, folder
+                agent.versions.clear()
+                agent.later.clear()
+                await self._change_stored(agent, name=name, key=f"{uid}:{place}", uid=uid)
 
     def _pending_keys(self) -> frozenset[str]:
         """Return the keys of the calls at the end of the conversation that have no result."""
@@ -604,10 +629,7 @@ class Subagents(AgentsPart):
         task.add_done_callback(self._closing.discard)
 
     async def _new(self, task: AgentTask, key: str) -> _Agent:
-        place = 1
-        while (name := f"{task.kind.name}-{place}") in self._numbers:
-            place += 1
-        self._numbers.add(name)
+        name = self._free_name(task.kind.name)
         number = max((one.state.number for one in self._agents.values()), default=0) + 1
         state = AgentChanged(
             name,
@@ -627,6 +649,14 @@ class Subagents(AgentsPart):
         await self._store(agent)
         self._tell(agent)
         return agent
+
+    def _free_name(self, kind: str) -> str:
+        """Return a name for a sub-agent of a kind that none has, and take it."""
+        place = self._main.first_agent
+        while (name := f"{kind}-{place}") in self._numbers:
+            place += 1
+        self._numbers.add(name)
+        return name
 
     @property
     def _room(self) -> asyncio.Semaphore:
@@ -674,6 +704,7 @@ class Subagents(AgentsPart):
             ended_at=0.0,
             model=model,
             is_future=is_future,
+            remark="" if is_future else now.remark,
         )
 
     async def _turns(self, agent: _Agent, soul: KimiSoul) -> bool:
@@ -702,14 +733,16 @@ class Subagents(AgentsPart):
                 begun = await self._begin_copy(agent, copies, together.keys.index(key))
                 end = await self._to_its_end(agent, begun)
         except NoCopies as no:
+            reason = one_line(str(no)).rstrip(".")
+            words = f"The sub-agents work one after another, without copies of the files: {reason}."
             if not together.is_told:
                 together.is_told = True
-                words = f"The sub-agents work one after another, without copies of the files: {one_line(str(no)).rstrip('.')}."
                 self._main.wire.publish(ev.Notice("info", words))
             # Its process has ended, but its work is still to come and can be stopped.
             agent.since, agent.is_ending = "", False
             await asyncio.to_thread(shutil.rmtree, agent.folder / FILES_NAME, True)
-            self._change(agent, state="waiting", why=_AFTER_OTHERS)
+            remark = words if reason else ""
+            self._change(agent, state="waiting", why=_AFTER_OTHERS, remark=remark)
             await together.turn_of(key)
             return await self._run(agent)
         except (LLMError, SoulError, SessionError, OSError) as error:
@@ -750,7 +783,7 @@ class Subagents(AgentsPart):
             seq = soul.wire.newest_seq + 1
         provider = await self._provider(agent)
         if provider.made_with is None:
-            raise NoCopies("Their model works only inside the process of kimi-tui.")
+            raise NoCopies("Their model cannot run in a separate process.")
         settings, budget = main.agents_config, self._budget()
         said, agent.said = agent.said, []
         order = CopyOrder(
@@ -1312,23 +1345,6 @@ def _versions(records: object, name: str) -> list[_Version]:
         if isinstance(state, AgentChanged) and state.name == name:
             found.append(_Version(state, one.get("moved") is not False))
     return found
-
-
-def _written_at(folder: Path) -> float:
-    """Return when the conversation of a sub-agent was written last, in seconds since 1970; 0 if it was not."""
-    try:
-        return os.lstat(folder / LIVE_NAME).st_mtime
-    except OSError:
-        return 0.0
-
-
-def _n_answers(storage: Storage, folder: Path) -> int:
-    """Return how many answers of a model the conversation of a sub-agent has; 0 if it cannot be read."""
-    with contextlib.suppress(OSError):
-        index = scan_world_line(storage, folder, 0)
-        kinds = index.kinds(0, index.n_messages)
-        return kinds.count(MessageKind.ANSWER) + kinds.count(MessageKind.WORDS)
-    return 0
 
 
 def _kind_of(record: Mapping[str, Any]) -> AgentKind | None:

@@ -362,7 +362,7 @@ class _RunningCall:
             results=conversation.context.folder / RESULTS_NAME,
             room_chars=self._room_chars,
             unsaved=runtime.unsaved,
-            run_agent=runtime.run_agent,
+            run_agent=None if runtime.run_agent is None else self._run_agent,
             named=conversation.files.folder.sync_names_soon,
             renewed=self._renewed,
         )
@@ -420,6 +420,12 @@ class _RunningCall:
             ends_turn=ends_turn,
         )
         return replace(done, noted=self._versions.noted) if self._versions.noted else done
+
+    async def _run_agent(self, task: AgentTask, key: str) -> ToolOutcome:
+        """Run a sub-agent, whose call is shown as running while it works: it asks nothing itself."""
+        assert self._runtime.run_agent is not None
+        self._publish_started()
+        return await self._runtime.run_agent(task, key)
 
     async def _before_hooks(self) -> ToolOutcome | None:
         """Run the hooks before the call, which may change its arguments; return the outcome if one refuses it.

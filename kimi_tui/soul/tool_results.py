@@ -20,6 +20,7 @@ from typing import Literal, cast
 from kimi_tui import lenient_json
 from kimi_tui.images import Image
 from kimi_tui.llm.message import ContentPart, Message, TextPart, ToolCall
+from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.images import image_part
 from kimi_tui.soul.messages import call_arguments
 from kimi_tui.soul.project_notes import brought_by
@@ -201,6 +202,34 @@ def call_key(checkpoint_uid: str, position: int) -> str:
         position: its place among the calls after that checkpoint, from 0.
     """
     return f"{checkpoint_uid}:{position}"
+
+
+def pending_calls(line: WorldLineContent) -> dict[str, ToolCall]:
+    """Return the calls at the end of a world line that have no result, by their keys.
+
+    A result belongs to the first call of its id without one, as servers may use an id twice.
+    """
+    if not line.checkpoints:
+        return {}
+    point = line.checkpoints[-1]
+    pending: dict[str, ToolCall] = {}
+    n_calls = 0
+    for place in range(point.message_index, line.index.n_messages):
+        message = line.messages[place]
+        if message.role == "assistant":
+            calls = message.tool_calls or ()
+            pending = {
+                call_key(point.uid, n_calls + number): call for number, call in enumerate(calls)
+            }
+            n_calls += len(calls)
+        elif message.role == "tool":
+            key = next(
+                (key for key, call in pending.items() if call.id == message.tool_call_id), None
+            )
+            pending.pop(key or "", None)
+        elif not line.index.is_marker(place):
+            pending = {}
+    return pending
 
 
 def files_written(messages: Sequence[Message], card: CardOf = card_of) -> dict[str, int]:

@@ -48,7 +48,7 @@ class AgentTool(TypedTool[AgentParams]):
     name = "Agent"
     changes: Changes = "order"
     params = AgentParams
-    card = Card("Agent", ("description",))
+    card = Card("Agent", ("description",), shows="answer")
     other_names = tuple(AGENT_NAMES - {"Agent"})
     is_timed = False
 

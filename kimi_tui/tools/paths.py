@@ -567,7 +567,7 @@ async def ask_to_change(
     here = target.inside or is_added(target, env)
     where = "in the work folder" if target.inside else "outside the work folder"
     if here and not target.inside:
-        where = "in an added folder, whose files no rewind restores"
+        where = "in an added folder; rewinds do not restore its files"
     where += _link_note(target)
     reason = why_protected
     if not reason and _runs_other(target, edit.before, edit.after):

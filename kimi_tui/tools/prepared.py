@@ -127,6 +127,110 @@ class Started:
     reports: int
 
 
+class _Ahead:
+    """Process 1 of the namespaces of a command that is not known yet, set up and waiting.
+
+    Args:
+        words: the words with which it is confined.
+        work_dir: the folder in which it is.
+        stamps: the folders in which it keeps what the kernel's table of mounts does not tell of (`_stamps`).
+        process: the process.
+        orders: the socket to which orders are written.
+        reports: the descriptor from which its reports are read.
+    """
+
+    def __init__(
+        self,
+        words: tuple[str, ...],
+        work_dir: str,
+        stamps: _Stamps,
+        process: ForkedProcess,
+        orders: socket.socket,
+        reports: int,
+    ) -> None:
+        self._key = words, work_dir, stamps
+        self._process, self._orders, self._reports = process, orders, reports
+
+    def fits(self, command: SupervisedCommand) -> bool:
+        """Return whether it is set up for this command."""
+        words = tuple(command.words)
+        return self._key == (words, command.work_dir, _stamps(words, command.work_dir))
+
+    def look(self) -> None:
+        """Have it look at the sockets outside, as a command is about to come."""
+        with contextlib.suppress(OSError):
+            self._orders.send(b"V", socket.MSG_DONTWAIT)
+
+    def begun(self, command: SupervisedCommand, output: int) -> Started | None:
+        """Have it start a command; return None if something changed outside, or it has ended, in which case it starts nothing."""
+        request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
+        try:
+            socket.send_fds(self._orders, [b"C"], [request, output])
+            waiter = select.poll()
+            waiter.register(self._reports, select.POLLIN)
+            if waiter.poll(_ANSWER_S * 1000) and os.read(self._reports, 1) == b"R":
+                self._orders.send(b"G")
+                return Started(self._process, self._orders.detach(), self._reports)
+        except OSError:
+            # It has ended.
+            pass
+        finally:
+            os.close(request)
+        self.end()
+        return None
+
+    def end(self) -> None:
+        """End it, and wait until what it held is free."""
+        self._orders.close()
+        os.close(self._reports)
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+
+
+_Stamps = tuple[tuple[int, int] | None, ...]
+
+
+def _stamps(words: Sequence[str], work_dir: str) -> _Stamps:
+    """Return the device and the number of the work folder and of each cache below a layer: an overlay goes on showing one that
+    another has taken the place of.
+    """
+    found: list[tuple[int, int] | None] = []
+    layered = (f"/{word.partition('/')[2]}" for word in words if word.startswith("layer:"))
+    for path in (work_dir, *layered):
+        try:
+            status = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino))
+    return tuple(found)
+
+
+def _has_layer(command: SupervisedCommand) -> bool:
+    return any(word.startswith("layers:") for word in command.words)
+
+
+def set_up_ahead(words: Sequence[str], work_dir: str) -> None:
+    """Have process 1 of the next command's namespaces set up while nothing waits for it; does nothing if that is not possible.
+
+    Args:
+        words: the words of the last command in namespaces; the next one uses it only if it has the same.
+        work_dir: the folder in which that ran.
+    """
+    _current().set_up_ahead(tuple(words), work_dir)
+
+
+def look_ahead() -> None:
+    """Tell what was set up ahead that a command is about to come."""
+    _current().look_ahead()
+
+
+def end_ahead() -> None:
+    """End what was set up ahead, if it waits."""
+    _current().end_ahead()
+
+
 def start_supervisor(command: SupervisedCommand, output: int) -> Started:
     """Start the supervisor of a command, which starts the command; the caller closes the descriptors of both.
 
@@ -284,6 +388,7 @@ class PreparedProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        self._ahead: _Ahead | None = None
         self._n_failures = 0
 
     @property
@@ -293,6 +398,8 @@ class PreparedProcess:
 
     def start(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have a supervisor forked that starts a command; return None if that is not possible."""
+        if (started := self._begun_ahead(command, output)) is not None:
+            return started
         with contextlib.suppress(OSError), self._lock:
             # A process that died since the last command is noticed when it is asked, and replaced by a new one.
             for _ in range(2):
@@ -303,6 +410,68 @@ class PreparedProcess:
                     return started
                 self._close()
         return None
+
+    def _begun_ahead(self, command: SupervisedCommand, output: int) -> Started | None:
+        """Have what was set up ahead start a command; return None if nothing was, or not for this command."""
+        with self._lock:
+            ahead = self._ahead
+            if ahead is None or (not (fits := ahead.fits(command)) and not _has_layer(command)):
+                return None
+            # If it does not fit, the layer of caches that it has is for this command.
+            self._ahead = None
+        if fits:
+            return ahead.begun(command, output)
+        ahead.end()
+        return None
+
+    def set_up_ahead(self, words: tuple[str, ...], work_dir: str) -> None:
+        """Have process 1 of a command's namespaces set up ahead, if none waits and the process runs."""
+        with contextlib.suppress(OSError), self._lock:
+            if self._ahead is None and self._channel is not None:
+                self._ahead = self._asked_ahead(self._channel, words, work_dir)
+
+    def look_ahead(self) -> None:
+        """Tell what was set up ahead that a command is about to come."""
+        with self._lock:
+            if self._ahead is not None:
+                self._ahead.look()
+
+    def end_ahead(self) -> None:
+        """End what was set up ahead, if it waits."""
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.end()
+
+    def _asked_ahead(
+        self, channel: socket.socket, words: tuple[str, ...], work_dir: str
+    ) -> _Ahead | None:
+        """Ask for process 1 of a command that is not known yet; return None if none came.
+
+        Raises:
+            OSError: the system refused.
+        """
+        stamps = _stamps(words, work_dir)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        heard, reports = os.pipe()
+        nowhere = request = -1
+        process = None
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            request = request_of("", work_dir, words, {}, ())
+            given = [request, theirs.fileno(), reports, nowhere]
+            process = self._answer(channel, kind_of(words, is_ahead=True), given)
+        finally:
+            theirs.close()
+            for descriptor in (reports, nowhere, request):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            if process is None:
+                ours.close()
+                os.close(heard)
+        if process is None:
+            return None
+        return _Ahead(words, work_dir, stamps, process, ours, heard)
 
     def search(self, search: ConfinedSearch, pipes: Sequence[int]) -> ForkedProcess | None:
         """Have a search program forked; return None if that is not possible.
@@ -402,6 +571,9 @@ class PreparedProcess:
     def _close(self) -> None:
         channel, self._channel = self._channel, None
         process, self._process = self._process, None
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.end()
         if channel is not None:
             channel.close()
         if process is not None:

@@ -216,6 +216,7 @@ class RunningCommand:
         ends_all: bool = False,
         around: AbstractContextManager[object] | None = None,
         on_bytes: Callable[[bytes], None] | None = None,
+        afterwards: Callable[[], None] | None = None,
     ) -> None:
         """Prepare the command.
 
@@ -229,7 +230,10 @@ class RunningCommand:
             ends_all: whether to end the processes that it leaves running.
             around: a context that is entered in the command's thread before it starts, and left when all its processes have ended.
             on_bytes: called in the command's thread with all of its output, as it comes.
+            afterwards: called in the command's thread when its end is known and everything of it has ended.
         """
+        self._afterwards = afterwards
+        self._to_reap: list[Supervised] = []
         self._on_bytes = on_bytes
         self._around = around or contextlib.nullcontext()
         self._confined_to = confined_to
@@ -284,6 +288,10 @@ class RunningCommand:
             except Exception as error:
                 result = error
             call_soon(loop, settle, result)
+            for process in self._to_reap:
+                process.reap()
+            if self._afterwards is not None:
+                self._afterwards()
 
         # The thread is no daemon: the interpreter waits for it, so that no process of a command outlives the program.
         thread = threading.Thread(target=work, name="command", daemon=False)
@@ -356,6 +364,7 @@ class RunningCommand:
                 fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(output, False)
         started = self.started = time.monotonic()
+        process: Supervised | None = None
         try:
             try:
                 words = self._confined_to
@@ -377,6 +386,8 @@ class RunningCommand:
                 exit_code = process.exit_code()
         finally:
             os.close(output)
+            if process is not None and process.is_left:
+                self._to_reap.append(process)
         rest = self._live.take(final=True)
         if rest:
             post(rest)

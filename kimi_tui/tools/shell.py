@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -154,6 +155,9 @@ class Shell(TypedTool[ShellParams]):
             confined_to=confined.words if confined else (),
             ends_all=confined is not None,
             around=env.sandbox.git_watch.around(watched) if watched and env.sandbox else None,
+            afterwards=partial(env.sandbox.set_up_ahead, confined, env.work_dir)
+            if confined and env.sandbox
+            else None,
         )
         if watched is not None:
             watched.end = running.end
@@ -242,7 +246,6 @@ async def _to_its_end(
         return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")
     if confined is None or watched is None or env.sandbox is None:
         return outcome
-    env.sandbox.trim(confined.policy)
     watch = env.sandbox.git_watch
     return await asyncio.to_thread(_of_sandbox, outcome, confined, watched, watch, env.environ)
 

@@ -32,7 +32,7 @@ _HAS_PROC = sys.platform == "linux" and Path("/proc/self/environ").exists()
 class Supervised:
     """A program with its supervisor: its exit code, and the signals to its descendants.
 
-    The supervisor is reaped only on leaving the context, so that its process id cannot be reused before.
+    The supervisor is reaped on leaving the context or later, so that its process id cannot be reused before.
 
     Args:
         started: the supervisor, which is started.
@@ -43,6 +43,7 @@ class Supervised:
         pid: the process id of the supervisor.
         reports: the descriptor of its reports, readable when there is one.
         at_end: whether the supervisor was heard to have ended.
+        is_left: whether it is left to the caller to `reap` it: nothing but the supervisor was alive at the end of the context.
     """
 
     def __init__(self, started: Started, mark: str, *, is_confined: bool) -> None:
@@ -54,7 +55,7 @@ class Supervised:
         self.pid = self._process.pid
         self._mark = mark
         self._is_confined = is_confined
-        self.at_end = False
+        self.at_end = self.is_left = False
         self._heard = b""
         self._exit: str | None = None
         self._others: list[int] | None = None
@@ -86,6 +87,7 @@ class Supervised:
         self._order("K")
         left = self._next_report("L", _KILL_WAIT_S)
         if left is not None and self._is_confined:
+            self.is_left = left == "0"
             return int(left)
         n_left = int(left) if left is not None else None
         if _HAS_PROC:
@@ -161,9 +163,14 @@ class Supervised:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Have the supervisor end, and reap it; what the program started and is not killed goes on."""
+        """Have the supervisor end, and reap it unless that can wait; what the program started and is not killed goes on."""
         self._order("Q")
         os.close(self._orders)
+        if not self.is_left:
+            self.reap()
+
+    def reap(self) -> None:
+        """Wait for the end of the supervisor, which has been told to end. It takes its namespaces apart, which takes a while."""
         # The pipe's end ends the reports. Waiting for the process alone would poll it at ever longer intervals.
         self._next_report("end", 1.0)
         os.close(self.reports)

@@ -48,6 +48,14 @@ _MOST_DESCRIPTORS = 16
 _ONLINE = b"O"
 _OF_NAMESPACES = (b"N", _ONLINE)
 """Requests for a supervisor that is process 1 of its command's namespaces."""
+_AHEAD_ONLINE = b"o"
+_AHEAD = (b"n", _AHEAD_ONLINE)
+"""Requests for one that is set up before its command is known."""
+_READY = b"R"
+_MOST_IDLE_MS = 60_000
+"""Milliseconds for which one waits for its command: its mounts keep disks busy, and a layer of caches taken."""
+_FRESH_S = 0.1
+"""Seconds for which a look at the sockets outside counts; setting up a command takes no less after its look."""
 
 
 _BEGIN = (
@@ -101,11 +109,12 @@ def told(words: "Sequence[str]") -> int:
     return held
 
 
-def kind_of(words: "Sequence[str]") -> bytes:
+def kind_of(words: "Sequence[str]", *, is_ahead: bool = False) -> bytes:
     """Return the kind of the request for a supervisor whose command is confined by these words."""
     if "level:full" not in words:
         return b"S"
-    return _ONLINE if "network:on" in words else b"N"
+    offline, online = _AHEAD if is_ahead else _OF_NAMESPACES
+    return online if "network:on" in words else offline
 
 
 def request_of(
@@ -137,7 +146,8 @@ def prepare(requests: int) -> None:
     """Fork a process for each request until the program ends; does not return.
 
     A request is a byte with descriptors: `S` for a supervisor, with the file of `request_of`, orders, reports, and the command's
-    output; `N` for one in namespaces, `O` for one in namespaces with the network outside, both with the same; `P` for a search program, with the file, its output, its errors, the pipe for its exit code, its folder, and those that
+    output; `N` for one in namespaces, `O` for one in namespaces with the network outside, both with the same; `n` and `o` for one
+    of these whose command is not known yet (`_begin_ahead`), with no command in the file and no output; `P` for a search program, with the file, its output, its errors, the pipe for its exit code, its folder, and those that
     it knows by their numbers, which are the mark of the request. The answer is the process id, with a descriptor of that process;
     without one, nothing was started. This process reads nothing of a request, and keeps only the pipes for exit codes, so it
     holds nothing of a session.
@@ -183,21 +193,21 @@ def _prepare(requests: int) -> None:
         data, extra, _, _ = channel.recvmsg(_MOST_BYTES, room, _socket.MSG_CMSG_CLOEXEC)
         if not data:
             return
-        given = [
-            int.from_bytes(numbers[at : at + 4], sys.byteorder)
-            for _, _, numbers in extra
-            for at in range(0, len(numbers), 4)
-        ]
+        given = _numbers_in(extra)
         if len(given) < _N_DESCRIPTORS:
             return
         itself = os.getpid()
-        child, has_user, sockets, ids = -1, False, -1, (os.geteuid(), os.getegid())
+        child, has_user, sockets, mounts = -1, False, -1, -1
+        ids, is_ahead = (os.geteuid(), os.getegid()), data in _AHEAD
         try:
-            if data in _OF_NAMESPACES:
+            if is_ahead or data in _OF_NAMESPACES:
                 sockets = os.open("/proc/net/unix", os.O_RDONLY | os.O_CLOEXEC)
-                child, has_user = sys.modules["confine"].fork_first(data == _ONLINE)
+                if is_ahead:
+                    mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+                is_online = data in (_ONLINE, _AHEAD_ONLINE)
+                child, has_user = sys.modules["confine"].fork_first(is_online)
             is_first = child >= 0
-            if not is_first:
+            if not is_first and not is_ahead:
                 # A supervisor outside of the namespaces says why they are refused.
                 child = os.fork()
         except OSError:
@@ -207,12 +217,15 @@ def _prepare(requests: int) -> None:
                 os.close(descriptor)
             if data == b"P":
                 _begin_search(itself, *given)
+            elif is_ahead:
+                _begin_ahead(ids if has_user else None, sockets, mounts, *given)
             elif is_first:
                 _begin_first(ids if has_user else None, sockets, *given)
             else:
                 _begin_forked(*given)
-        if sockets >= 0:
-            os.close(sockets)
+        for descriptor in (sockets, mounts):
+            if descriptor >= 0:
+                os.close(descriptor)
         kept = given[3] if data == b"P" and child > 0 else -1
         if kept >= 0:
             codes[child] = kept
@@ -289,10 +302,18 @@ def _taken_over(
     """
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDONLY)
-    for descriptor, at in ((nowhere, 0), (output, 1), (output, 2)):
-        os.dup2(descriptor, at)
-    for descriptor in (nowhere, output):
-        os.close(descriptor)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    return _told_by(request, output)
+
+
+def _told_by(
+    request: int, output: int
+) -> "tuple[bytes, bytes, list[str], list[bytes], dict[bytes, bytes]]":
+    """Take over the command's output, and read its request."""
+    for at in (1, 2):
+        os.dup2(output, at)
+    os.close(output)
     with open(request, "rb") as file:
         head, mark, work_dir, *texts = file.read().split(b"\0")
     n_words, n_variables, _ = map(int, head.split())
@@ -349,6 +370,80 @@ def _begin_first(
             os._exit(_main_of_first(orders, reports, held, command, environ))
     finally:
         os._exit(127)
+
+
+def _begin_ahead(
+    ids: "tuple[int, int] | None",
+    sockets: int,
+    mounts: int,
+    request: int,
+    orders: int,
+    reports: int,
+    output: int,
+) -> None:
+    """Be process 1 of the namespaces of a command that is not known yet: set up, wait for it, and run its supervisor; does not return.
+
+    It ends without a word if it cannot be set up, if no command comes, and as soon as something is mounted or unmounted outside.
+    V has it look whether a socket has appeared outside. C comes with the file of `request_of` and the command's output: if all
+    that was set up is as it was, it reports R, and else ends. Then it is a supervisor as any other, and waits for G.
+
+    Args:
+        ids, sockets: as for `_begin_first`.
+        mounts: a descriptor of the table of mounts outside, which tells of changes.
+        request: a descriptor of a file as that of `request_of`, with the folder and the words.
+        orders: the descriptor of a socket.
+        reports: the descriptor to which it writes reports.
+        output: the descriptor of a file that takes what nobody reads.
+    """
+    import _socket
+
+    try:
+        _, work_dir, words, _, _ = _taken_over(request, output)
+        # It writes to files in its `/proc/self` until it has set everything up.
+        _set(_PR_SET_DUMPABLE, 1)
+        os.chdir(work_dir)
+        channel = _socket.socket(fileno=orders)
+        held, standing = sys.modules["confine"].set_up_ahead(words, sockets, ids)
+        looked_at = time.monotonic()
+        poll = select.poll()
+        poll.register(orders, select.POLLIN)
+        poll.register(mounts, select.POLLPRI)
+        room = _socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+        given: list[int] = []
+        while not given:
+            ready = [descriptor for descriptor, _ in poll.poll(_MOST_IDLE_MS)]
+            if ready != [orders]:
+                return
+            data, extra, _, _ = channel.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
+            if data not in (b"V", b"C"):
+                return
+            is_fresh = data == b"C" and time.monotonic() - looked_at < _FRESH_S
+            if not is_fresh and not standing.has_same_sockets():
+                return
+            looked_at = time.monotonic()
+            given = _numbers_in(extra)
+        if len(given) != 2 or not standing.has_same_mounts() or poll.poll(0):
+            return
+        standing.close()
+        os.close(mounts)
+        os.write(reports, _READY)
+        # Nothing is started for a program that has given up waiting, as it starts the command in another way.
+        if channel.recv(1) != b"G":
+            return
+        mark, _, _, command, environ = _told_by(*given)
+        environ[MARK_NAME.encode()] = mark
+        os._exit(_main_of_first(channel.detach(), reports, held, command, environ))
+    finally:
+        os._exit(127)
+
+
+def _numbers_in(extra: "Sequence[tuple[int, int, bytes]]") -> list[int]:
+    """Return the descriptors that came with a message."""
+    return [
+        int.from_bytes(numbers[at : at + 4], sys.byteorder)
+        for _, _, numbers in extra
+        for at in range(0, len(numbers), 4)
+    ]
 
 
 def _main_of_first(

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.blocks import Change
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.tui import formatting
@@ -19,7 +20,7 @@ from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.frame_rows import GAP, Hint, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.row_list import PaintedRows
-from kimi_tui.tui.rows import Line, Span, sides, spans_width
+from kimi_tui.tui.rows import MARGIN, Line, Span, in_rows, sides, spans_width
 from kimi_tui.tui.transcript.transcript import Transcript
 from kimi_tui.tui.world_line_view import within_margin
 
@@ -32,6 +33,7 @@ BesideAction = Literal["message", "stop", "page", "leave"]
 """The action of a key on the agent on view."""
 BesidePlace = Literal["future", "ended future", "subagent", "ended subagent"]
 """The name of an agent on view for footer and help."""
+_REMARK_ROWS = 4
 _LEAST_NAME = 14
 """The cells of the first row that facts leave to the name of an agent."""
 
@@ -108,13 +110,19 @@ class BesideBanner(PaintedRows):
         """Return the two rows about the agent (`banner_rows`)."""
         raise NotImplementedError
 
+    def remark(self) -> str:
+        """Return what else is to be known of the agent, as sentences; empty for nothing."""
+        return ""
+
     def lay_out(self, width: int) -> Sequence[Line]:
-        """Return the rows about the agent, and news of the current line."""
+        """Return the rows about the agent, what else is to be known of it, and news of the current line."""
         glyphs = glyphs_of(self)
-        news = [Span(f"{glyphs.edge} ", "accent"), Span("  "), *self.news]
+        edge = Span(f"{glyphs.edge} ", "accent"), Span("  ")
+        said = in_rows(one_line(self.remark()), width - MARGIN - 2, _REMARK_ROWS, glyphs.cut)
         return [
             *(Line(tuple(row), fill="lost-bg") for row in self.head(width, glyphs)),
-            Line(tuple(within_margin(news, width))),
+            *(Line((*edge, Span(row, "ink"))) for row in said),
+            Line(tuple(within_margin([*edge, *self.news], width))),
         ]
 
 

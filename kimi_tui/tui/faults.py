@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAULT = "Something went wrong in the program. You can continue."
+FAULT = "kimi-tui had an internal error. You can continue."
 """The text of the notice about an error that the program survives."""
 
 Report = Callable[[Exception], None]

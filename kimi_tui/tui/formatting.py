@@ -317,7 +317,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
 
     pairs: list[tuple[str, str]] = []
     if figures.turns or figures.steps:
-        pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'model call')}"))
+        pairs.append(("turns", f"{figures.turns:,}, with {counted(figures.steps, 'step')}"))
     if figures.tool_calls:
         calls = ", ".join(
             f"{short_name(name)} {count:,}" for name, count in figures.tool_calls.items()
@@ -341,7 +341,7 @@ def statistics_pairs(figures: Statistics) -> list[tuple[str, str]]:
         pairs.append(
             (
                 "D-Mails",
-                f"{figures.dmails:,}, {tokens(figures.dmail_tokens_saved)} tokens taken out of the context",
+                f"{figures.dmails:,}, {tokens(figures.dmail_tokens_saved)} tokens removed from the context",
             )
         )
     pairs.extend((f"rule {one_line(one.name)}", rule_words(one)) for one in figures.dmail_rules)
@@ -384,7 +384,7 @@ def rule_words(rule: RuleFigures) -> str:
             "; in tokens of uncached input, because prices are unknown or in different currencies"
         )
     return (
-        f"{did}. Taken out of the context: {tokens(rule.taken)} tokens. In {counted(rule.calls, 'model call')} since then: "
+        f"{did}. Removed from the context: {tokens(rule.taken)} tokens. In {counted(rule.calls, 'step')} since then: "
         f"saved {amount(rule.saved)}, spent {amount(rule.cost)} (drafts, lost prompt cache), net {amount(rule.net)}{unit}"
     )
 

@@ -42,6 +42,7 @@ class NoticeDetails(TypedDict, total=False):
     advice: str
     topic: str
     more: Sequence[str]
+    in_turn: bool
 
 
 class ShownNotice(NamedTuple):
@@ -53,6 +54,7 @@ class ShownNotice(NamedTuple):
         advice: one line on what can be done; may be empty.
         topic: the name of the cause; the notice stays until that is dismissed. It is empty for a notice of some seconds.
         more: further notices that are shown with it as a list.
+        in_turn: it is true only while the turn runs, so it is removed when that ends.
         at: the time of its creation, in seconds since 1970.
         until: the monotonic time until which it stays; infinite with a topic.
     """
@@ -62,6 +64,7 @@ class ShownNotice(NamedTuple):
     advice: str = ""
     topic: str = ""
     more: tuple[str, ...] = ()
+    in_turn: bool = False
     at: float = 0.0
     until: float = float("inf")
 
@@ -76,6 +79,7 @@ class ShownNotice(NamedTuple):
             one_line(details.get("advice", "")),
             topic,
             more,
+            details.get("in_turn", False),
             at=time.time(),
             until=time.monotonic() + stays_s,
         )
@@ -196,6 +200,11 @@ class Notices(PaintedRows):
         if topic or not self._paint.waits:
             self.board = standing(self.board, topic, time.monotonic())
 
+    def end_turn(self) -> None:
+        """Remove the notices that are true only in a turn, except for one that the terminal has not drawn yet."""
+        if not self._paint.waits and any(one.in_turn for one in self.board):
+            self.board = tuple(one for one in self.board if not one.in_turn)
+
     def watch_board(self, board: tuple[ShownNotice, ...]) -> None:
         """Show the widget while there are notices."""
         self.display = bool(board)
@@ -248,3 +257,8 @@ class NoticingPane(Container):
         """Remove the notice of a topic; without one, those that pass after some seconds."""
         if self.notices is not None:
             self.notices.dismiss(topic)
+
+    def end_turn(self) -> None:
+        """Remove the notices that are true only while a turn runs."""
+        if self.notices is not None:
+            self.notices.end_turn()

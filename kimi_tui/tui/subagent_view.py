@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from kimi_tui.projection.subagents import (
+    NAME_CHARS,
     agent_model,
     agent_name,
+    agent_news,
     agent_state_words,
     agent_title,
 )
@@ -74,8 +76,15 @@ class SubagentBanner(BesideBanner):
     def tell(self, state: AgentChanged, news: list[Span]) -> None:
         """Show a state, and news of the main agent."""
         if (state, news) != (self.state, self.news):
+            before = self.remark()
             self.state, self.news = state, news
-            self.refresh()
+            self.refresh(layout=self.remark() != before)
+
+    def remark(self) -> str:
+        """Return why the sub-agent waits or is paused, and what is special about how it works."""
+        one = self.state
+        why = agent_news(one) if one.state in ("waiting", "paused") else ""
+        return f"{why} {one.remark[: NAME_CHARS * 2]}".strip()
 
     def head(self, width: int, glyphs: Glyphs) -> tuple[list[Span], list[Span]]:
         """Return the name and task of the sub-agent with its figures, and the keys."""

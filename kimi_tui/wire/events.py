@@ -779,6 +779,7 @@ class AgentChanged:
         files: the number of files that it changed.
         last_words: the beginning of its last answer.
         is_future: whether it works in a future: in files of its own, whose difference is applied at the end.
+        remark: what is special about how it works, as a sentence for the user: why it has no files of its own; empty for nothing.
     """
 
     name: str
@@ -805,6 +806,7 @@ class AgentChanged:
     files: int = 0
     last_words: str = ""
     is_future: bool = False
+    remark: str = ""
 
     @property
     def is_over(self) -> bool:

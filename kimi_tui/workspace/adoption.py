@@ -25,10 +25,19 @@ from kimi_tui.workspace.file_table import FileRows, Folders, Stamp, folders_of, 
 from kimi_tui.workspace.manifest import Manifest, ManifestEntry, ancestors
 from kimi_tui.workspace.restore import CHANGED_OUTSIDE_TOO, FileChange, FileFate, as_file
 from kimi_tui.workspace.scan import stamp_from
-from kimi_tui.workspace.snapshots import ANY_ROOT, FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
+from kimi_tui.workspace.snapshots import (
+    ANY_ROOT,
+    FOREIGN,
+    By,
+    CheckpointMark,
+    Snapshot,
+    SnapshotLog,
+    delta,
+    new_id,
+)
 
 
-def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot | str]:
+def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot | CheckpointMark]:
     """Return the records to add to a log: the snapshots and checkpoints that only a copy of it has, and the way back.
 
     Args:
@@ -44,9 +53,14 @@ def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot |
         return []
     place = copied.place(common)
     own = list(copied.snapshots[place + 1 :])
-    marks = [one for one in copied.marks_from(place) if log.marked_at(one[1]) < 0]
+    new = [one for one in copied.marks if one[0] >= 0 and log.marked_at(one[1].uid) < 0]
+    # A step that was made again has the files of one that the log knows, too.
+    again: list[Snapshot | CheckpointMark] = [
+        mark for at, mark in new if at < place and log.get(mark.after) is not None
+    ]
+    marks = [one for one in new if one[0] >= place]
     if not marks:
-        return []
+        return again
     now, files = log.latest, dict(copied.manifest_at(common).items())
     # Files that no snapshot has (ignored folders, secrets) look different where only a part of them is shared, and are not restored.
     unseen = {path for path, entry in now.items() if not entry.is_known}
@@ -56,7 +70,7 @@ def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot |
         _apply(files, one.changed)
     paths = {*log.changed_since(common), *(path for one in begun for path in one.changed)}
     there = delta(now, files, paths - unseen)
-    records: list[Snapshot | str] = [Snapshot(new_id(), time.time(), "restore", there)]
+    records = [*again, Snapshot(new_id(), time.time(), "restore", there)]
     changed = set(there)
     waiting = list(marks)
     for at in range(first, len(copied.snapshots)):
@@ -67,7 +81,7 @@ def detour(log: SnapshotLog, copied: SnapshotLog, since: str) -> list[Snapshot |
             changed.update(seen)
             _apply(files, seen)
         while waiting and waiting[0][0] == at:
-            records.append(waiting.pop(0)[1])
+            records.append(waiting.pop(0)[1]._replace(after=""))
     back = delta(files, now, changed)
     return [*records, *_way_back(log, log.get(since) or common, back)]
 
@@ -138,7 +152,7 @@ def _is_new_folder(path: str, before: Manifest, end: Manifest, now: Manifest) ->
 
 def steps_onto(
     log: SnapshotLog, copied: SnapshotLog, begun: Snapshot, taken: Collection[str], agent: str
-) -> list[Snapshot | str]:
+) -> list[Snapshot | CheckpointMark]:
     """Return the records to add to a log for the steps of a copy whose difference was applied: its checkpoints, and between them its
     snapshots with the paths that were taken.
 
@@ -152,10 +166,11 @@ def steps_onto(
         agent: the agent that worked in the copy.
     """
     place, before, now = copied.place(begun), copied.manifest_at(begun), log.latest
-    records: list[Snapshot | str] = []
+    records: list[Snapshot | CheckpointMark] = []
     if reset := delta(now, before, taken):
         records.append(Snapshot(new_id(), time.time(), "restore", reset))
-    waiting = [one for one in copied.marks_from(place) if log.marked_at(one[1]) < 0]
+    new = (one for one in copied.marks if log.marked_at(one[1].uid) < 0)
+    waiting = [one for one in new if one[0] >= place]
     for at in range(place, len(copied.snapshots)):
         one = copied.snapshots[at]
         changed = {path: entry for path, entry in one.changed.items() if path in taken}
@@ -163,7 +178,7 @@ def steps_onto(
             # In a copy nobody but its agent changes anything.
             records.append(replace(one, by="agent", changed=changed, author=agent))
         while waiting and waiting[0][0] == at:
-            records.append(waiting.pop(0)[1])
+            records.append(CheckpointMark(waiting.pop(0)[1].uid, agent))
     return records
 
 
@@ -202,7 +217,7 @@ def _stamp_in(folder: str, differing: Collection[str], name: str) -> Stamp | Non
     return None
 
 
-def contents_of(records: Iterable[Snapshot | str]) -> dict[str, ManifestEntry]:
+def contents_of(records: Iterable[Snapshot | CheckpointMark]) -> dict[str, ManifestEntry]:
     """Return the entries with contents in some records, by the names of the contents."""
     return {
         entry.blob: entry

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.workspace.file_table import (
@@ -67,6 +67,20 @@ class Snapshot:
     author: str = ""
 
 
+class CheckpointMark(NamedTuple):
+    """A checkpoint in a log.
+
+    Attributes:
+        uid: its name.
+        agent: the agent beside the session's own that made it; empty for the session's own.
+        after: the id of the last snapshot before it; empty for the newest one.
+    """
+
+    uid: str
+    agent: str = ""
+    after: str = ""
+
+
 def new_id() -> str:
     """Return a unique name for a snapshot."""
     return uuid.uuid4().hex
@@ -105,6 +119,8 @@ class SnapshotLog:
         self._next_marks: dict[str, str] = {}
         self._last_marks: dict[str, str] = {}
         """The newest checkpoint of each agent."""
+        self._agents: dict[str, str] = {}
+        """The agents of the checkpoints that the session's own did not make."""
         self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
@@ -180,6 +196,8 @@ class SnapshotLog:
             if last := self._last_marks.get(agent):
                 self._next_marks[last] = uid
             self._last_marks[agent] = uid
+            if agent:
+                self._agents[uid] = agent
         self._marks[uid] = position
 
     def at_checkpoint(self, *uids: str) -> Snapshot | None:
@@ -319,12 +337,8 @@ class SnapshotLog:
             with self._storage.opened(self._path) as handle:
                 self._storage.fsync(handle)
 
-    def add_all(self, records: Sequence[Snapshot | str], agent: str = "") -> None:
-        """Append snapshots, and checkpoints between them by their uids, in one write, and sync it: all of them or none.
-
-        Args:
-            records: the snapshots, and the uids.
-            agent: the agent beside the session's own that made the checkpoints; empty for the session's own.
+    def add_all(self, records: Sequence[Snapshot | CheckpointMark]) -> None:
+        """Append snapshots, and checkpoints between them, in one write, and sync it: all of them or none.
 
         Raises:
             OSError: the disk refused; the log is as before.
@@ -336,20 +350,27 @@ class SnapshotLog:
                 lines.append(_stored(one))
                 last = one.id
             else:
-                lines.append({"mark": one, "after": last} | ({"agent": agent} if agent else {}))
+                agent = {"agent": one.agent} if one.agent else {}
+                lines.append({"mark": one.uid, "after": one.after or last} | agent)
         self._append(*lines, sync=True)
         for one in records:
             if isinstance(one, Snapshot):
                 self._take(one)
             else:
-                self._set_mark(one, len(self._snapshots) - 1, agent)
+                place = self._position[one.after] if one.after else len(self._snapshots) - 1
+                self._set_mark(one.uid, place, one.agent)
                 self._order.clear()
 
-    def marks_from(self, place: int) -> list[tuple[int, str]]:
-        """Return the checkpoints that were made after the snapshot at a place of the log, or later: each with the place of the last
-        snapshot before it, in the order in which they were made.
-        """
-        return [(after, uid) for uid, after in self._marks.items() if after >= place]
+    @property
+    def marks(self) -> list[tuple[int, CheckpointMark]]:
+        """The checkpoints, each with the place of the last snapshot before it, by these places and as they were made."""
+        ids = [one.id for one in self._snapshots]
+        marks = sorted(self._marks.items(), key=lambda one: one[1])
+        agents = self._agents
+        return [
+            (place, CheckpointMark(uid, agents.get(uid, ""), ids[place] if place >= 0 else ""))
+            for uid, place in marks
+        ]
 
     def add_first(
         self, folders: Folders, root: Sequence[int], *, at: float, note: str = ""

@@ -545,7 +545,7 @@ class Tracker:
         manifest = self._scanner_manifest()
         done = {one.path for one in wanted if stands(manifest.get(one.path), one.then)}
         taken = done | already
-        self._log.add_all(steps_onto(self._log, copied, begun, taken, agent), agent)
+        self._log.add_all(steps_onto(self._log, copied, begun, taken, agent))
         self._add("agent", taken | self._folders_around(taken), author=agent)
         self._add("other", self._owed)
         (self._folder / INTENT_NAME).unlink(missing_ok=True)

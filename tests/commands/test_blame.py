@@ -84,7 +84,7 @@ def test_files_that_nobody_can_blame(place: Place) -> None:
     said = place.run("blame", "new.txt")
     assert (said.code, said.complaint) == (1, 'No file snapshot of this session has "new.txt".')
     assert place.run("blame", "pipe").code == 1
-    assert "outside the session's folder" in place.run("blame", "/etc/passwd").complaint
+    assert "outside the session's work folder" in place.run("blame", "/etc/passwd").complaint
     assert place.run("blame", "b.py:9").complaint == '"b.py" has 4 lines, so there is no line 9.'
     assert place.run("blame", "b.py:3-2").code == 2
     (place.work / "b.py").write_bytes(b"\0\1\2" * 100)

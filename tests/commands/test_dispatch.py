@@ -76,7 +76,7 @@ def test_ctrl_c(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ValueError("secret details"), "Something went wrong in the program (ValueError)."),
+        (ValueError("secret details"), "an internal error occurred (ValueError)."),
         (PermissionError(13, "Permission denied", "/a/b"), "Permission denied (/a/b)"),
     ],
 )

@@ -92,7 +92,7 @@ def test_show(place: Place) -> None:
     said = place.run("sessions", "show", session.id).out
     for words in (
         "first\n",
-        "3, with 5 model calls",
+        "3, with 5 steps",
         "Write 2, Read 1",
         "1.5k input",
         "D-Mails",

@@ -365,7 +365,7 @@ def test_ctrl_c_twice_quits_also_beside_commands_in_the_background(
         terminal.key("enter")
         terminal.wait_for("Esc close")
     terminal.type("\x03")
-    terminal.wait_for("1 command is running in the background")
+    terminal.wait_for("1 background task is running")
     terminal.type("\x03")
     assert terminal.wait_exit() == 0
 
@@ -682,7 +682,7 @@ def test_a_fault_in_the_thread_that_writes_ends_nothing(configured: Program) -> 
     terminal.key("f6")
     terminal.type("go on")
     terminal.wait_for("› go on")
-    terminal.wait_for("Something went wrong in the program")
+    terminal.wait_for("kimi-tui had an internal error")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
     _restored(terminal.raw)

@@ -85,7 +85,7 @@ def test_a_command_runs_on_in_the_background(configured: Program, server: ChatSe
     terminal.wait_gone("running for")
     # A running command is reported before it ends with the session.
     terminal.key("ctrl+q")
-    terminal.wait_for("1 command is running in the background")
+    terminal.wait_for("1 background task is running")
     assert _is_alive(pid)
     terminal.wait_quiet(0.3)  # what was pressed before that could be read is no answer to it
     terminal.key("ctrl+q")

@@ -439,7 +439,7 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     _press_unseen(terminal, "ctrl+q")
     assert terminal.running
     terminal.go_on()
-    terminal.wait_for("1 command is running in the background")
+    terminal.wait_for("1 background task is running")
     terminal.wait_quiet(QUIET)
     assert terminal.running
     # After a stop the notice is shown again.
@@ -455,7 +455,7 @@ def test_no_command_is_ended_by_quitting_before_it_is_said_that_one_runs(
     terminal.go_on()
     terminal.wait_quiet(QUIET)
     assert terminal.running
-    terminal.wait_for("1 command is running in the background")
+    terminal.wait_for("1 background task is running")
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.chat_server import ChatServerThread, call, gate, say
+from support.chat_server import ChatServerThread, call, calls, gate, say
 
 from kimi_tui.soul.errors import RunCancelled
 from kimi_tui.soul.rewind_values import Target
@@ -102,3 +103,39 @@ async def test_a_stop_and_a_later_run_of_the_program(
     async with other.session(session=session_id) as one:
         assert await one.say("and now?") == "Later."
         assert "hello" in str(server.requests[-1].messages)
+
+
+def agent(title: str) -> tuple[str, dict[str, str]]:
+    return ("Agent", {"description": title, "prompt": f"Please {title}.", "kind": "explore"})
+
+
+async def test_two_sub_agents_of_one_step_show_what_they_do_and_what_they_found(
+    other: AgentDesk, server: ChatServerThread
+) -> None:
+    server.script(
+        calls([agent("find the callers"), agent("find the tests")]),
+        gate(0, call("Glob", {"pattern": "*.py"})),
+        say("There are **no** tests."),
+        say("Three callers."),
+        say("Done."),
+    )
+    async with other.session() as one:
+        turn = asyncio.create_task(one.say("look"))
+        await asyncio.to_thread(server.wait_at_gate)
+        await one.until(lambda: len(one.of(ev.ToolStarted)) == 2, "both")
+        server.release()
+        assert await turn == "Done."
+        shown = {each.key: each for each in one.of(ev.ToolCall)}
+        assert [(each.name, each.card.short) for each in shown.values()] == [
+            ("Subagent", "Sub-agent")
+        ] * 2
+        about = {
+            each.key: json.loads(each.arguments)["description"] for each in one.of(ev.ToolStarted)
+        }
+        assert sorted(about.values()) == ["explore: find the callers", "explore: find the tests"]
+        found = {about[each.key]: each.output for each in one.of(ev.ToolResult)}
+        assert sorted(found.values()) == ["There are **no** tests.", "Three callers."]
+        does = "".join(each.text for each in one.of(ev.ToolOutput)).splitlines()
+        assert "step 1: Glob *.py" in does
+        # They are no sub-agents of this session, which could be read or stopped here.
+        assert not one.of(ev.AgentChanged)

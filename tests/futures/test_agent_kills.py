@@ -67,17 +67,17 @@ restore.carry_out = killed
     "applied": """
 from kimi_tui.workspace.snapshots import SnapshotLog
 add_all = SnapshotLog.add_all
-def killed(self, records, agent=""):
-    add_all(self, records, agent)
+def killed(self, records):
+    add_all(self, records)
     os.kill(os.getpid(), signal.SIGKILL)
 SnapshotLog.add_all = killed
 """,
     "the second applied": """
 from kimi_tui.workspace.snapshots import SnapshotLog
 add_all = SnapshotLog.add_all
-def killed(self, records, agent=""):
-    add_all(self, records, agent)
-    if agent == "general-2":
+def killed(self, records):
+    add_all(self, records)
+    if any(getattr(one, "agent", "") == "general-2" for one in records):
         os.kill(os.getpid(), signal.SIGKILL)
 SnapshotLog.add_all = killed
 """,

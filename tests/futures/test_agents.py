@@ -356,6 +356,8 @@ async def test_where_there_can_be_no_copies_they_work_one_after_another_and_one_
     assert (work / "src" / "f1.py").read_text() == "x = 1\nalpha\nclash\n"
     (said,) = [one.text for one in ear.notices()]
     assert said.startswith("The sub-agents work one after another, without copies of the files: ")
+    # The notice passes; the view of each of them still says it.
+    assert [one.remark for one in soul.agents.states] == [said] * 2
     await soul.travel.rewind(Target(0), "restore")
     assert contents(work) == before
     await closed(scene)

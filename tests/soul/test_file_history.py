@@ -375,6 +375,11 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         assert toll.files.goes_along
         fates = {one.path: one.fate for one in toll.files.files}
         assert fates == {"gone": "delete", "sub/new": "create"}
+        # The figures are those of what the undo does: lines of a file that it creates come, those of one that it deletes go.
+        figures = {one.path: (one.added, one.removed) for one in toll.files.files}
+        assert figures == {"gone": (0, 1), "sub/new": (1, 0)}
+        signs = {one.path: {row.sign for row in one.rows} for one in toll.files.files}
+        assert signs == {"gone": {"-"}, "sub/new": {"+"}}
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
         said = await on.soul.travel.undo()
         assert said == (
@@ -686,7 +691,7 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         (on.work / "edited").write_text("by hand\n")
         await on.reopen()
         heard = on.soul.wire.subscribe()
-        told = await next_event(heard, ev.Notice, lambda one: "program ended" in one.text)
+        told = await next_event(heard, ev.Notice, lambda one: "kimi-tui ended" in one.text)
         assert told.text.endswith("; the remaining files have now been restored.")
         said = [one.text for one in on.ear.of(ev.Notice)]
         assert any("Not restored: edited (changed during the restore" in text for text in said)

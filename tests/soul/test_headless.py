@@ -163,7 +163,7 @@ async def test_without_a_model_it_raises_that_none_is_set(tmp_path: Path) -> Non
         with pytest.raises(LLMNotSet):
             await on.soul.run("hi")
         (end,) = on.ear.of(ev.TurnEnd)
-        assert (end.reason, end.error) == ("error", "No model is set.")
+        assert (end.reason, end.error) == ("error", "No model is configured.")
 
 
 async def test_what_the_model_lacks_is_named(tmp_path: Path) -> None:

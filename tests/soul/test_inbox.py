@@ -150,7 +150,7 @@ async def test_a_message_that_could_not_be_put_in_is_handed_back(tmp_path: Path)
         heard = on.soul.wire.subscribe()
         on.soul.say("first")
         on.soul.say("later", when="after the turn")
-        assert (await next_event(heard, ev.TurnEnd)).error == "No model is set."
+        assert (await next_event(heard, ev.TurnEnd)).error == "No model is configured."
         assert (await next_event(heard, ev.SteerTaken)).handed_back
         assert [one.text for one in on.soul.inbox.waiting] == ["later"]
         assert not on.session.context.messages

@@ -198,7 +198,7 @@ def test_notes_are_decoded_by_their_mark_and_others_are_told(tmp_path: Path) -> 
     (notes,) = notes_for(tmp_path, environ)
     assert unreadable_words([notes]) == (
         "AGENTS.md is not UTF-8, so the model reads \ufffd in place of some characters. "
-        "Save as UTF-8 to fix it."
+        "To fix this, save as UTF-8."
     )
 
 

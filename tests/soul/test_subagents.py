@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from support.soul import Stage, next_event, stage, until_end
 from kimi_tui.filesystem import Storage
 from kimi_tui.hooks.definitions import FoundHooks, Hook
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.model_slot import Budget
 from kimi_tui.soul.rewind_values import Target
@@ -72,6 +74,7 @@ async def test_the_last_answer_is_the_result(tmp_path: Path) -> None:
         assert on.soul.agents is not None
         (one,) = on.soul.agents.states
         assert (one.state, one.step, one.calls, one.input, one.output) == ("done", 2, 1, 110, 11)
+        assert one.cost == -1.0
         assert one.last_words == "a.txt:1 has one"
         # Its events are on the session's wire with its name.
         named = [r for r in heard.drain() if r.source]
@@ -90,6 +93,8 @@ async def test_its_files_belong_to_the_session(tmp_path: Path) -> None:
         )
         await on.soul.run("write it")
         assert (on.work / "b.txt").read_text() == "by the sub-agent\n"
+        assert on.soul.agents is not None
+        assert on.soul.agents.state("general-1").files == 1
         preview = await on.soul.travel.preview(Target(0))
         assert preview.files is not None
         assert [(one.path, one.reason) for one in preview.files.files] == [("b.txt", "")]
@@ -222,10 +227,14 @@ async def test_its_budgets(tmp_path: Path) -> None:
         agents = on.soul.agents
         assert isinstance(agents, Subagents)
         conversation = agents._conversation
-        for left, most in ((7, 7), (101, 100)):
+        for left, most in ((7, 7), (101, 100), (0, 1), (-5, 1)):
             whole = Budget(conversation.spent.tokens + left)
             conversation.limits = conversation.limits._replace(budget=whole)
             assert agents._budget().tokens == most
+        conversation.limits = conversation.limits._replace(budget=Budget(0, 2.0))
+        assert agents._budget() == Budget(100, 2.0)
+        on.soul.agents_config = on.soul.agents_config._replace(cost=0.5)
+        assert agents._budget() == Budget(100, 0.5)
 
 
 async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
@@ -238,8 +247,6 @@ async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
         turn = asyncio.create_task(until_end(on.soul.run("look")))
         await on.server.received(3)
         copy = tmp_path / "copy"
-        import shutil
-
         shutil.copytree(on.session.dir, copy / on.session.dir.name)
         await on.soul.interrupt()
         await turn
@@ -254,6 +261,7 @@ async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
         (one,) = on.soul.agents.states
         assert (one.state, one.why) == ("paused", "kimi-tui ended before the sub-agent was done.")
         assert one.step == 1
+        assert one.ended_at > 0
         on.server.script(say("Found nothing."), say("So be it."))
         await on.soul.resume()
         assert "Found nothing." in result(on)
@@ -307,9 +315,43 @@ async def test_back_to_one_of_its_steps_and_on_from_there(tmp_path: Path) -> Non
         soul_file = on.session.dir / "subagents" / "general-1" / "context.jsonl"
         assert "both written" in soul_file.read_text()
         await agents.unlisten("general-1", subscription)
+        assert isinstance(agents, Subagents)
+        assert agents._agents["general-1"].soul is None
 
 
-async def test_the_others_of_its_step_go_along(tmp_path: Path) -> None:
+async def test_a_rewind_that_the_session_cannot_follow_changes_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("found"), say("done"))
+        await on.soul.run("go")
+        agents = on.soul.agents
+        assert isinstance(agents, Subagents)
+        await on.soul.travel.rewind(Target(0))
+        own = on.session.dir / "subagents" / "explore-1" / "context.jsonl"
+        before = own.read_text()
+        with pytest.raises(KeyError):
+            await agents.rewind("explore-1", Target(0))
+        assert [json.loads(line)["role"] for line in own.read_text().splitlines()] == [
+            json.loads(line)["role"] for line in before.splitlines()
+        ]
+        assert "found" in own.read_text()
+        assert agents._agents["explore-1"].soul is None
+        assert agents.state("explore-1").state == "done"
+
+
+async def test_an_undo_works_where_its_conversation_is_gone(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(calls([agent("Look", "explore")]), say("found"), say("done"))
+        await on.soul.run("go")
+        assert on.soul.agents is not None
+        await on.soul.agents.rewind("explore-1", Target(0))
+        shutil.rmtree(on.session.dir / "subagents" / "explore-1")
+        await on.soul.travel.undo()
+        assert on.soul.agents.state("explore-1").state == "done"
+
+
+async def test_the_others_of_its_step_go_along(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with stage(tmp_path) as on:
         await on.soul.files_ready()
         on.server.script(
@@ -352,6 +394,8 @@ async def test_the_others_of_its_step_go_along(tmp_path: Path) -> None:
         assert len(agents.states) == 5
         await on.soul.travel.undo()
         assert {one.name: one.key for one in agents.states if one.name in keys} == keys
+        # The conversations of the others were never changed, so there is nothing to undo in them.
+        assert "could not follow" not in caplog.text
 
 
 @pytest.mark.exhaustive
@@ -488,6 +532,26 @@ async def test_a_model_that_is_not_configured(tmp_path: Path) -> None:
         await on.soul.run("go")
         assert "with the session's" in result(on)
         assert ["sonnet" in one.text for one in on.ear.notices()] == [True]
+
+
+async def test_its_kind_says_how_much_it_thinks(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        made_with = on.soul.model.require().made_with
+        assert made_with is not None
+        # The server of this dialect takes efforts.
+        on.soul.set_provider(OpenAICompatible(**{**made_with, "dialect": "gemini"}))
+        kinds = [AgentKind("deep", "", "Think.", effort="high"), AgentKind("plain", "", "Do.")]
+        on.soul.change_tools([AgentTool(kinds)], ["Agent"])
+        on.server.script(
+            calls([agent("x", "deep")]),
+            say("thought"),
+            calls([agent("x", "plain")]),
+            say("did"),
+            say("done"),
+        )
+        await on.soul.run("go")
+        efforts = [one.body.get("reasoning_effort") for one in on.server.requests]
+        assert efforts == [None, "high", None, None, None]
 
 
 async def test_a_fork_has_its_own(tmp_path: Path) -> None:

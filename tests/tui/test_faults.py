@@ -212,7 +212,7 @@ async def test_a_view_that_cannot_take_an_event_is_told_of_and_the_others_go_on(
         await one.ready()
         await one.say("A question")
         await one.until(lambda: bool(failures))
-        await one.sees("Something went wrong in the program")
+        await one.sees("kimi-tui had an internal error")
         await one.sees("The first answer.")
         await one.idle()
         log = (home / "logs" / "kimi-tui.log").read_text()
@@ -253,7 +253,7 @@ async def test_a_fault_in_the_frame_of_the_screen_is_told_of(
         await one.ready()
         await one.say("A question")
         await one.sees("The answer.")
-        await one.sees("Something went wrong in the program")
+        await one.sees("kimi-tui had an internal error")
 
 
 async def test_what_nobody_caught_on_the_loop_is_told_of(home: Path) -> None:
@@ -263,7 +263,7 @@ async def test_what_nobody_caught_on_the_loop_is_told_of(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         await one.ready()
         asyncio.get_running_loop().call_soon(fail)
-        await one.sees("Something went wrong in the program")
+        await one.sees("kimi-tui had an internal error")
         assert "nobody catches this" in (home / "logs" / "kimi-tui.log").read_text()
 
 

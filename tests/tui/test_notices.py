@@ -159,7 +159,8 @@ def test_a_passing_notice_gives_way_and_a_lasting_one_stays() -> None:
 def test_the_newest_notice_is_not_cut_in_a_narrow_terminal() -> None:
     text = "Commands can write to the work folder, temporary files and their own caches (12.3 kB); the network is off."
     newest = ShownNotice.of(
-        text, advice="The sandbox uses namespaces and Landlock. /sandbox reset deletes the caches."
+        text,
+        advice="The sandbox uses namespaces and Landlock. /sandbox reset deletes these copies.",
     )
     older = ShownNotice.of("The session was renamed.")
     for board in ((newest,), (older, newest)):

@@ -59,7 +59,7 @@ async def test_what_cannot_be_shown_is_left_out_and_told(
 
     monkeypatch.setattr(WorldLineTranscript, "apply", fails_once)
     async with reading(tmp_path) as (one, view):
-        await one.sees("Something went wrong in the program")
+        await one.sees("kimi-tui had an internal error")
         assert view.transcript.blocks
         assert "cannot be drawn" in caplog.text
         await one.pilot.press("escape")

@@ -239,3 +239,24 @@ def test_a_copy_is_told_the_stamps_of_the_frozen_files_that_are_as_in_its_log(sc
     assert stamp is not None
     assert stamp[:4] == (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
     assert dict(log.latest) == dict(scene.tracker.log.latest)
+
+
+def test_a_step_of_a_future_has_the_changes_of_the_agents_that_it_called(scene: Scene) -> None:
+    copy, tracker = scene.future(), scene.tracker
+    theirs = scene.tracked(copy)
+    theirs.mark("called")
+    theirs.mark("agent-1", "general-1")
+    (scene.work / "d").write_text("d by the sub-agent\n")
+    theirs.take_snapshot("agent")
+    theirs.mark("agent-2", "general-1")
+    theirs.mark_again("future-again", "main-0")
+    theirs.close()
+    (scene.work / "d").write_text("d at first\n")
+    assert tracker.adopt(copy, scene.since, "other")
+    for log in (tracker.log, SnapshotLog(scene.files / "snapshots.jsonl")):
+        end = log.after_checkpoint("called")
+        assert end is not None
+        assert end == log.at_checkpoint("agent-2")
+        assert log.at_checkpoint("called") == log.at_checkpoint("agent-1") != end
+        assert log.at_checkpoint("future-again") == log.at_checkpoint("main-0")
+    assert not tracker.adopt(copy, scene.since, "other")

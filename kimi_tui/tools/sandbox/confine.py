@@ -272,6 +272,8 @@ _KINDS = ("write", "keep", "pin", "hide", "socket", "empty", "show", "link", "to
 _OVER_KINDS = ("over", "lower", "upper")
 _READ_ONLY = "read-only"
 _OF_HOME = "mode=755,size=16m"
+_N_SOCKET_FIELDS, _AT_STATE, _CONNECTED = 7, 5, b"03"
+"""The fields of the kernel's list of sockets before the path, the one with the state, and the state of a connection."""
 _OF_KEYS = ("/proc/keys", "/proc/key-users")
 """Files with the names of key rings, which the refused system calls would reveal too."""
 
@@ -427,16 +429,105 @@ def _held(
     return Held(rules, _code_for(is_full=is_full, online=online, sockets=abi >= 9))
 
 
+class Standing:
+    """Tells whether everything that confines a process is as it was when it was set up: its mounts, and the sockets outside.
+
+    Args:
+        listed: a descriptor of the kernel's list of sockets outside.
+    """
+
+    def __init__(self, listed: int) -> None:
+        self._listed = listed
+        self._sockets = _signs_of_sockets(listed)
+        self._table = -1
+        self._mounts = b""
+        self._top = 0
+
+    def begin(self) -> None:
+        """Note how everything stands; it is set up now.
+
+        Raises:
+            OSError: the table of mounts cannot be read.
+        """
+        # One that was gone before it was covered, and comes back, is a new one.
+        self._sockets &= _signs_of_sockets(self._listed)
+        self._table = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._mounts = _whole(self._table)
+        self._top = os.stat("/").st_mtime_ns
+
+    def has_same_sockets(self) -> bool:
+        """Return whether no socket has appeared outside."""
+        return _signs_of_sockets(self._listed) <= self._sockets
+
+    def has_same_mounts(self) -> bool:
+        """Return whether each mount still lies where it lay, over the same file, with the same file in it.
+
+        The kernel's table names where a mount lies now: a file that is renamed takes its cover along, one that is removed or
+        replaced loses it, and what was mounted from it is marked as deleted. Landlock has a rule for each entry of the top folder.
+        """
+        return _whole(self._table) == self._mounts and os.stat("/").st_mtime_ns == self._top
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        os.close(self._listed)
+        os.close(self._table)
+
+
+def _whole(descriptor: int) -> bytes:
+    """Return all of a file of the kernel, read anew."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    found = [b" "]
+    while found[-1]:
+        found.append(os.read(descriptor, 1 << 16))
+    return b"".join(found)
+
+
+def _signs_of_sockets(listed: int) -> "set[bytes | str]":
+    """Return what differs if a socket is bound outside: the number and path of each, and the paths in `/run`.
+
+    Each connection to a socket of streams has its path as well; these come and go, and nothing connects to them.
+    """
+    signs: set[bytes | str] = {*_sockets_of_services("/run")}
+    for line in _whole(listed).split(b"\n"):
+        head, slash, path = line.partition(b" /")
+        fields = head.split()
+        if slash and len(fields) == _N_SOCKET_FIELDS and fields[_AT_STATE] != _CONNECTED:
+            signs.add(fields[-1] + slash + path)
+    return signs
+
+
+def set_up_ahead(
+    words: list[str], sockets_from: int, ids: "tuple[int, int] | None"
+) -> "tuple[Held, Standing]":
+    """Confine a process that `fork_first` made completely, for a command that is not known yet.
+
+    Args:
+        words, sockets_from, ids: as for `set_up_first`; the descriptor of the sockets stays open.
+
+    Raises:
+        OSError: it is not completely confined; end it.
+    """
+    standing = Standing(sockets_from)
+    os.lseek(sockets_from, 0, os.SEEK_SET)
+    held = set_up_first(words, os.dup(sockets_from), ids)
+    confine_command(held)
+    standing.begin()
+    return held, standing
+
+
 def confine_command(held: "Held") -> None:
-    """Confine this process, which then executes or starts the command.
+    """Confine this process, which then executes or starts the command; once, if it is called again.
 
     Raises:
         OSError: it is not completely confined; do not start the command.
     """
+    if held.rules < 0:
+        return
     _check(_libc.prctl(_PR_NO_NEW_PRIVS, 1, 0, 0, 0), "turning off new privileges")
     _check(_libc.syscall(_RESTRICT_SELF, held.rules, 0), "Landlock")
     os.close(held.rules)
     _install(held.code)
+    held.rules = -1
 
 
 def confine_reader(readable: "Sequence[str]") -> None:

@@ -1354,7 +1354,7 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
             return [f"writing {path}"]
     if _SPECIAL in line[: error.start()] and paths:
         # `mv` and `cp` of a folder find a device in the place of a hidden file.
-        return [f"copying a hidden file to {paths[0]} (the sandbox hides it)"]
+        return [f"copying to {paths[0]} a file that the sandbox hides"]
     if _HELD.match(error[0]):
         held = next((path for path in paths if not policy.may_rename(path)), "")
         if held:

@@ -23,7 +23,13 @@ from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
 from kimi_tui.filesystem import remove_tree
-from kimi_tui.tools.prepared import SupervisedCommand, start_supervisor
+from kimi_tui.tools.prepared import (
+    SupervisedCommand,
+    end_ahead,
+    look_ahead,
+    set_up_ahead,
+    start_supervisor,
+)
 from kimi_tui.tools.process import child_environment
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.sandbox import layers
@@ -194,6 +200,8 @@ class Sandbox:
             NoSandbox: a sandbox is not possible in this folder.
             OSError: there is no room for temporary files.
         """
+        if view is None and writes:
+            look_ahead()
         # The layers are made before the policy, which hides only existing paths.
         folder = self._layers_folder(work_dir) if writes else ""
         is_seen = view is None or view.tier == "elsewhere"
@@ -306,7 +314,18 @@ class Sandbox:
         Raises:
             OSError: not all of it could be removed.
         """
+        end_ahead()
         return layers.reset(self.environ, os.path.realpath(work_dir))
+
+    def set_up_ahead(self, confined: Confined, work_dir: Path) -> None:
+        """Keep the private layers within their limits, and set up process 1 for a next command like this one, which has ended.
+
+        Call it in a thread.
+        """
+        self.trim(confined.policy)
+        # A layer that is being trimmed could not be taken.
+        if self.backend == "full" and not self._trimming.is_alive():
+            set_up_ahead(confined.words, str(work_dir))
 
     def trim(self, policy: Policy) -> None:
         """Keep the private layers within their limits, in the background and at most once in `_TRIM_EVERY_S` seconds."""
@@ -323,6 +342,7 @@ class Sandbox:
         """Remove the files that commands left in their temporary folder. Call it in a thread."""
         tmp, self._tmp = self._tmp, ""
         if tmp:
+            end_ahead()
             with contextlib.suppress(OSError):
                 remove_tree(tmp)
 

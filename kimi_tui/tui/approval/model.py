@@ -511,7 +511,7 @@ class Detail:
             return "less"
         if len(self._rows) > self._whole_room:
             return "more rows"
-        return "whole text" if counts(self._request) is None else "whole diff"
+        return "full text" if counts(self._request) is None else "full diff"
 
     @property
     def shown(self) -> Sequence[DetailRow]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _numbers = count(4_711)
 """The ids under which the terminal (kitty) stores drawings."""
 
-NO_GRAPHICS = "This terminal cannot show pictures. Use a terminal with sixel or kitty graphics. If this terminal has 256 colours, set TERM=xterm-256color to see pictures as coloured cells."
+NO_GRAPHICS = "This terminal cannot show images. Use a terminal with sixel or kitty graphics. If this terminal has 256 colours, set TERM=xterm-256color to see images drawn with characters."
 _MARGIN = 2
 _LEAST_NAME = 12
 

@@ -100,7 +100,7 @@ def _facts(
         check = "warn"
     elif one.state == "failed":
         check = "error"
-    judges = "check files changed" if one.check else "tests changed"
+    judges = "check's files changed" if one.check else "tests changed"
     own = [Span(judges, "warn")] if one.own_check else []
     if is_narrow:
         # The rows about the chosen future have the words.

@@ -306,7 +306,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         one, here = self.chosen, self._files.focused_here
         take: Hint = ("s", "copy file to work folder" if here else "copy message to current")
         short: Hint = ("s", "copy file" if here else "copy")
-        end: list[Hint] = [("j", "make current")] if one.is_over else [("x", "stop")]
+        end: list[Hint] = [("j", "switch")] if one.is_over else [("x", "stop")]
         other: Hint = ("Tab", "messages" if here else "files")
         opinion: list[Hint] = (
             [("o", "opinion")] if self._opinion and self._shown.group.is_over else []
@@ -378,9 +378,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         if action in ("current", "prune") and not one.is_over:
             self.tell(f"Future {one.number} is still running.", advice="x stops it.")
         elif action in ("current", "prune") and one.state != "done" and not one.world_line:
-            self.tell(
-                f"Future {one.number} cannot be made current, because it has no finished step."
-            )
+            self.tell(f"You cannot switch to future {one.number}, because it has no finished step.")
         else:
             self.dismiss(PageAnswer(action, one.key))
 

@@ -345,7 +345,7 @@ class ConversationController:
         self._forget_form()
         soul.set_provider(provider, thinking)
         name = provider.info.model
-        later = f"The agent uses {name} from its next model call on."
+        later = f"The agent uses {name} from its next request on."
         self._bench.tell(later if soul.running else f"The agent now uses {name}.", advice=holds)
         await self._prepare_model(soul)
         if "image_in" not in provider.info.capabilities and self._bench.transcript.has_images:
@@ -696,7 +696,9 @@ class ConversationController:
         """Compact now, or when the running turn has ended."""
         soul = await self.opened()
         if soul.running:
-            self._bench.tell("The conversation will be compacted when this turn ends.")
+            self._bench.tell(
+                "The conversation will be compacted when this turn ends.", in_turn=True
+            )
         await soul.compact(instructions, waits=True)
 
     def take_back(self) -> str | None:

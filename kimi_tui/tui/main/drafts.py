@@ -197,7 +197,7 @@ class Drafts:
                 self._bench.tell(
                     f"The text in the prompt cannot be saved as a draft: {reason}.",
                     level="warning",
-                    advice="It would be lost if the program were killed.",
+                    advice="It would be lost if kimi-tui were killed.",
                     topic=NOT_KEPT,
                 )
             self.trouble = reason

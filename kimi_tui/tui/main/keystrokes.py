@@ -216,7 +216,7 @@ class Keystrokes:
         if panel is None:
             self._viewer.return_to_now()
             if tells:
-                bench.tell("Your text went into the prompt. No key was run.")
+                bench.tell("Your text went into the prompt. No shortcut was run.")
             return
         # The prompt is behind a question, whose answers are letters.
         self._writes_behind = True

@@ -143,7 +143,7 @@ class QuitConfirmation:
         parts: list[str] = []
         if jobs:
             parts.append(
-                f"{counted(jobs, 'command')} {'is' if jobs == 1 else 'are'} running in the background"
+                f"{counted(jobs, 'background task')} {'is' if jobs == 1 else 'are'} running"
             )
         if n_futures:
             parts.append(

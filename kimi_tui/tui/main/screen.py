@@ -539,6 +539,8 @@ class MainScreen(Screen[None]):
             # Files change from here on, so the counted figures no longer hold.
             self.transcript.facts = None
         if new.running != old.running:
+            if old.running:
+                self.bench.end_turn()
             self._follow_prompt()
             if self.futures.dialog is not None:
                 self.futures.dialog.compute_again()

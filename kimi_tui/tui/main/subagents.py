@@ -173,7 +173,7 @@ class SubagentsController:
         if not running or all(one.name in self._stopped for one in running):
             return False
         said = running[0].name if len(running) == 1 else counted(len(running), "sub-agent")
-        self._bench.tell(f"Stopping {said}. Press Esc again to stop the whole turn.")
+        self._bench.tell(f"Stopping {said}. Press Esc again to stop the whole turn.", in_turn=True)
         self._stopped |= {one.name for one in running}
         self._bench.start(self._stop_all())
         return True

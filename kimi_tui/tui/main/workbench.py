@@ -281,6 +281,17 @@ class Workbench:
         there.dismiss()
         self.notices.append(here.tell(text, **details))
 
+    def tell_working(self) -> None:
+        """Show that a command has to wait until the turn ends."""
+        self.tell(
+            "The agent is working. Wait until it finishes, or stop it first with Esc.", in_turn=True
+        )
+
+    def end_turn(self) -> None:
+        """Remove the notices that are true only while a turn runs."""
+        self.chat_pane.end_turn()
+        self.timeline_pane.end_turn()
+
     # --- tasks, questions, and another session
 
     def start(self, work: Coroutine[Any, Any, None], *, opens: bool = False) -> asyncio.Task[None]:
@@ -304,7 +315,7 @@ class Workbench:
                 words = str(error)
             case _:
                 log.error("operation failed", exc_info=error)
-                words = f"This action failed because of an error in kimi-tui. Nothing was lost. {log_words()}"
+                words = f"This action failed because of an internal error in kimi-tui. Nothing was lost. {log_words()}"
         self.tell(words, level="warning")
 
     async def ask(self, question: Screen[T | None]) -> T | None:

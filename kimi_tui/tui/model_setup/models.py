@@ -59,7 +59,7 @@ SERVERS: tuple[Server, ...] = (
         "kimi-code",
         "Kimi Code plan",
         KIMI_CODE_URL,
-        "This plan is meant for certain agents. Its server may refuse this program (error 403) although it lists its models.",
+        "This plan is meant for certain agents. Its server may refuse kimi-tui (error 403) although it lists its models.",
     ),
     Server("openai", "OpenAI", OPENAI_URL),
     Server("server", "Another server", ""),
@@ -398,7 +398,7 @@ async def remember_model(
         words = f"It applies to this session only, because it could not be saved: {why_not_saved(error)}"
         return ModelChange(after, words)
     if config is None:
-        why = "the previous model came from an option or an environment variable."
+        why = "an option or an environment variable sets the model at the start."
         return ModelChange(after, f"It applies to this session only: {why}")
     holds = "This folder uses it from now on." if pick.here else "It is now the default model."
     return ModelChange(after._replace(config=config), holds)

@@ -525,7 +525,7 @@ class LocalScreen(AskingScreen[Launch | None]):
         self._list.show(entries, self._options.index(before) if before in self._options else 0)
         glyphs = glyphs_of(self)
         choosing = (("Enter", "start"), (f"{glyphs.up}{glyphs.down}", "choose")) if entries else ()
-        self.query_one(Footer).hints = (*choosing, ("Ctrl+R", "look again"), ("Esc", "back"))
+        self.query_one(Footer).hints = (*choosing, ("Ctrl+R", "search again"), ("Esc", "back"))
         loading = [where(server) for server in self._servers if server.loading]
         if loading:
             verb = "is loading its model" if len(loading) == 1 else "are loading their models"
@@ -658,7 +658,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             self._say()
 
     def _say(self, words: str = "") -> None:
-        lasting = "The conversation uses it from the next model call on."
+        lasting = "The conversation uses it from the next request on."
         if any(option.facts[3] not in ("", "free") for option in self._options):
             lasting += " Prices are per million tokens."
         self._words.show(plain(f"{lasting} {words}".rstrip(), "quiet"))

@@ -33,7 +33,7 @@ CLOCK_ROOM = 25
 WAITING_ROOM = 38
 """Cells of the first row kept free for the clock and the words beside it."""
 STEER_WORDS = (
-    "Type to steer the agent before its next step",
+    "Type to steer the agent at its next step",
     "Type to steer the agent",
     "Type to steer",
     "",

@@ -151,7 +151,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         for fault in replay.faults:
             report_of(self)(fault)
         if not recording.end:
-            self._tell("This session has no recording.")
+            self._tell("This session has no event log, so there is nothing to replay.")
         self._update_footer()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -313,7 +313,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._tell("There is nothing to continue from at this moment. Move forward first.")
             return None
         if not isinstance(self._launch.choice, ModelChoice) and not self._launch.demo:
-            self._tell("No model is set up yet. Start kimi-tui once to choose one.")
+            self._tell("No model is configured. Start kimi-tui to choose one.")
             return None
         from kimi_tui.tui.replay.source import forked
 

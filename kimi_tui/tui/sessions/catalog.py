@@ -204,9 +204,9 @@ class SessionCatalog:
         )
 
     @property
-    def trash(self) -> str:
-        """The folder of the trash, for display."""
-        return short(self.store.trash)
+    def trash_words(self) -> str:
+        """Where a deleted session stays and for how long: the end of a sentence."""
+        return f"{short(self.store.trash)} for {TRASH_DAYS} days"
 
     async def fork(self, row: SessionRow) -> str:
         """Copy a session into a new one. Returns the id of that. Reads files in a thread.

@@ -654,7 +654,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def _leave_for(self, row: SessionRow, session_id: str, *notices: str) -> None:
         if not isinstance(self._launch.choice, ModelChoice) and self._launch.in_demo is None:
-            self.tell("No model is set up yet. Start kimi-tui to choose one.")
+            self.tell("No model is configured. Start kimi-tui to choose one.")
             return
         work_dir = Path(row.work_dir)
         launch = self._launch._replace(
@@ -769,7 +769,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             return
         self._doomed = row
         self.seen.ask()
-        self._ask(row, f"It stays in {self._catalog.trash} for 30 days.")
+        self._ask(row, f"It stays in {self._catalog.trash_words}.")
         self._update()
 
     def _ask(self, row: SessionRow, words: str) -> None:

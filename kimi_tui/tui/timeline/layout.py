@@ -881,7 +881,7 @@ _KEYS = (
     ("Space", "expand or collapse"),
     ("w", "read the chat up to there"),
     ("{ }", "previous or next world line"),
-    ("b P", "name or pin a step"),
+    ("b P", "bookmark or pin a step"),
     ("/", "filter: text, tool, file"),
     ("u U", "undo or redo"),
     ("p", "replay the session"),

@@ -42,7 +42,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         (f"{glyphs.turn} #5", "your message and its checkpoint (a point to rewind to)"),
         (f"{glyphs.turn} now", "the current end of the conversation"),
         (f"{glyphs.step} #6", "a step: one answer of the model, with the tools it used"),
-        (glyphs.failed, "a step in which a tool or the model call failed"),
+        (glyphs.failed, "a step in which a tool or the model request failed"),
         (glyphs.stopped, "a step that you stopped"),
         (
             glyphs.dmail,
@@ -61,9 +61,9 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
             "a future that is done; that failed or failed its check; that you stopped",
         ),
         (arrow, "this D-Mail created the world line below it"),
-        (glyphs.before, "messages from before a compaction, unseen by the model"),
-        (glyphs.bookmark, "a step that you named (key b)"),
-        (glyphs.pinned, "a pinned message: compactions keep it (key P)"),
+        (glyphs.before, "messages from before a compaction, which the model no longer sees"),
+        (glyphs.bookmark, "a bookmarked step: you gave it a name (key b)"),
+        (glyphs.pinned, "a pinned message: compactions and D-Mails keep it (key P)"),
         (glyphs.done, "in a /bisect search: the command passes here"),
         (glyphs.failed, "in a /bisect search: the command fails here"),
         (
@@ -81,14 +81,14 @@ def _numbers(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
     return (
         ("18.4k", "tokens in the context at your message (k: thousand)"),
         ("+0.4k", "tokens that the step added to the context"),
-        (f"{minus}13.3k", "tokens that the D-Mail freed"),
+        (f"{minus}13.3k", "tokens that the D-Mail removed from the context"),
         ("~+7k", "tokens, estimated until the server has counted them"),
         (f"28k{glyphs.to}12k", "tokens in the context before and after a compaction"),
         ("+2", "after a tool's name: the step made 2 more tool calls"),
         ("· 12 steps", "the step started a sub-agent, which made 12 steps of its own"),
         (f"{glyphs.files}3", "3 files changed in the step"),
         ("+11 steps", "11 collapsed steps; Space expands them"),
-        ("1 18.4k", "on a future: tokens of all its calls so far"),
+        ("1 18.4k", "on a future: tokens of all its requests so far"),
         ("rewind 5 min", "on a world line: a rewind created it 5 minutes ago"),
     )
 

@@ -60,6 +60,8 @@ PASTE_LIMIT = 20_000
 INDENT = Span(" " * MARGIN)
 SLICE_ROWS = 500
 """Rows of a long block that are made in one step."""
+_LEAST_NAME = 8
+"""Cells of the name of a kept file below which the row does not have it."""
 
 
 # --- any block
@@ -534,27 +536,28 @@ def _edged(text: str, style: str, edge: Span, ground: str, room: LayoutRoom) -> 
 
 
 def _folded_row(block: DMailBlock, room: LayoutRoom, edge: Span, ground: str) -> Line:
-    steps = counted(block.steps, "step")
-    calls = block.tool_calls
-    folded = f"{counted(calls, 'tool call')} left the context" if calls else "Left the context"
     sign = "" if not block.folded else room.glyphs.minus if block.unfolded else "+"
-    spans = [
-        edge,
-        Span("   "),
-        Span(folded, "quiet"),
-        Span("  "),
-        Span(f"{sign}{steps}", "ink"),
-    ]
+    steps = f"{sign}{counted(block.steps, 'step')}"
+    calls = counted(block.tool_calls, "tool call")
+    removed, short = f"{calls} removed from the context", f"{calls} removed"
+    if not block.tool_calls:
+        removed, short = "Removed from the context", "Removed"
+    lead, name, fact = "", "", ""
     if block.kept:
         edits = sum(count for _, count in block.kept)
         name = block.kept[0][0] if len(block.kept) == 1 else counted(len(block.kept), "file")
-        fact = f" ({counted(edits, 'edit')})"
-        free = room.width - RIGHT - spans_width(spans) - cells(fact) - len("   kept: ")
-        if free >= 8:
-            name = path(name, free, room.glyphs.cut)
-            kept = [Span("kept: ", "quiet"), Span(name, "ink"), Span(fact, "quiet")]
-            pad(spans, max(spans_width(spans) + 3, room.width - RIGHT - 2 - spans_width(kept)))
-            spans.extend(kept)
+        lead, fact = "   kept: ", f" ({counted(edits, 'edit')})"
+    free = room.width - RIGHT - cells(f"    {removed}  {steps}{lead}{fact}")
+    gained = cells(removed) - cells(short)
+    if cells(name) > free and free + gained >= _LEAST_NAME:
+        # The name of a kept file says more than where the steps went.
+        removed, free = short, free + gained
+    spans = [edge, Span("   "), Span(removed, "quiet"), Span("  "), Span(steps, "ink")]
+    if block.kept and free >= _LEAST_NAME:
+        name = path(name, free, room.glyphs.cut)
+        kept = [Span(lead.lstrip(), "quiet"), Span(name, "ink"), Span(fact, "quiet")]
+        pad(spans, max(spans_width(spans) + 3, room.width - RIGHT - 2 - spans_width(kept)))
+        spans.extend(kept)
     return Line(tuple(spans), fill=ground, hit=HIT_FOLD if block.unfolds else "")
 
 

@@ -228,6 +228,9 @@ def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     """Yield the rows of a tool's output, complete or so far."""
     own_rows = TAIL_ROWS if room.lowest else OWN_ROWS
     if not block.over:
+        if block.card.shows == "answer":
+            # Each line is what the sub-agent does now, in place of the one before.
+            return iter(_last_rows(list(block.live_output)[-1:], 1, room, block))
         keep = own_rows if block.is_own else TAIL_ROWS
         return _tail(list(block.live_output), block.live_count, keep, room, block)
     if block.is_own and not block.unfolded:
@@ -239,6 +242,8 @@ def _output_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
         return _output(block, keep, room)
     if block.state == "failed":
         return _output(block, TAIL_ROWS, room)
+    if block.card.shows == "answer":
+        return _answer(block, room)
     if block.card.shows == "answers":
         return _answers(block, room)
     return _output(block, 0, room)
@@ -425,13 +430,18 @@ def _agent_rows(block: ToolBlock, one: AgentChanged, room: LayoutRoom) -> Iterat
         yield Line((lead, Span(shown, style)), hit=HIT_AGENT, margin=HANGING)
     if not block.over:
         return
+    yield from _answer(block, room)
+    if words := changed_words(block):
+        yield Line((lead, Span(words, "quiet")), hit=HIT_FOLD, margin=HANGING)
+
+
+def _answer(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
+    """Yield the output of a call as Markdown, folded."""
     text = clean(block.output).strip()
     most = UNFOLDED_ROWS if block.unfolded else 1 if room.lowest else AGENT_ROWS
     # An answer may be long, and only its beginning is laid out for a folded card.
     chars = len(text) if block.unfolded else AGENT_CHARS
     yield from _markdown_rows(text[:chars], most, room, hidden=text.count("\n", chars))
-    if words := changed_words(block):
-        yield Line((lead, Span(words, "quiet")), hit=HIT_FOLD, margin=HANGING)
 
 
 def _markdown_rows(text: str, most: int, room: LayoutRoom, *, hidden: int = 0) -> Iterator[Line]:

@@ -770,7 +770,7 @@ async def test_tab_shows_the_whole_diff_and_less_again() -> None:
     desk = Desk(request("a.py", display=(LONG_EDIT,)))
     async with desk.run_test(size=(120, 40)) as pilot:
         desk.wait_out()
-        assert ("Tab", "whole diff") in desk.panel.hints
+        assert ("Tab", "full diff") in desk.panel.hints
         assert "line 13" not in desk.text()
         await press(pilot, "tab")
         assert "line 18" in desk.text()

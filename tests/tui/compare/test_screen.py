@@ -93,7 +93,7 @@ async def test_a_fault_while_it_is_measured_is_told_and_it_can_be_left(
         with monkeypatch.context() as patch:
             patch.setattr(ComparisonRows, "measure", measure)
             one.app.push_screen(page())
-            await one.sees("Something went wrong in the program")
+            await one.sees("kimi-tui had an internal error")
             assert isinstance(one.app.screen, CompareScreen)
             await one.pilot.press("down", "enter", "n", "tab", "pagedown")
         assert "cannot be measured" in caplog.text

@@ -66,7 +66,7 @@ async def test_a_fault_while_the_model_drafts_is_told_and_one_can_write_on(
         one.app.push_screen(page, answers.append)
         await one.until(lambda: page.area.has_focus)
         await one.pilot.press(*"mine", "ctrl+l")
-        await one.sees("Something went wrong in the program")
+        await one.sees("kimi-tui had an internal error")
         assert "no draft" in caplog.text
         await one.pilot.press("s", "enter")
         await one.until(lambda: answers == ["mines"])

@@ -85,5 +85,5 @@ async def test_what_follows_is_drawn_also_where_something_cannot_be(
     monkeypatch.setattr(where, name, fails)
     async with ChatServer() as server, desk(tmp_path, server.base_url, resume=session_id) as one:
         await one.ready()
-        await one.sees("Something went wrong in the program. You can continue.")
+        await one.sees("kimi-tui had an internal error. You can continue.")
         await _said_and_answered(one, server)

@@ -229,7 +229,7 @@ async def test_the_card_of_a_letter(one: Desk, pictures: Views) -> None:
         await one.pilot.press("left_square_bracket")
     assert "reads it" not in one.text()
     folded = one.text()
-    await click(one, "left the context", x=0)
+    await click(one, "removed from the context", x=0)
     assert one.text() != folded
     await one.sees("Read")
     await pictures.of(one, "card-unfolded", SIZES[:1])

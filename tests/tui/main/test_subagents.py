@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import first_only
 from support.chat_server import ChatServer, call, calls, gate, say
 from support.screens import Desk, desk
 
 from kimi_tui.projection.blocks import ToolBlock
+from kimi_tui.soul.agent_copies import AgentCopies, NoCopies
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.preview.screen import RewindScreen
+from kimi_tui.tui.subagent_view import SubagentBanner
 
 
 def agent(title: str, kind: str = "explore") -> tuple[str, dict[str, Any]]:
@@ -116,7 +120,7 @@ async def test_esc_in_its_question_stops_it_and_esc_in_the_prompt_first_the_sub_
             calls([agent("look"), agent("look too")]),
             gate(0, say("Never.")),
             gate(0, say("Never.")),
-            say("Without them."),
+            gate(0, say("Without them.")),
         )
         await one.say("Write it")
         await one.sees("Sub-agent general-1: write the docs")
@@ -130,9 +134,56 @@ async def test_esc_in_its_question_stops_it_and_esc_in_the_prompt_first_the_sub_
         await one.until(lambda: len(one.screen.conversation.state.working_agents) == 2)
         await one.pilot.press("escape")
         await one.sees("Stopping 2 sub-agents. Press Esc again to stop the whole turn.")
+        notices = one.screen.bench.chat_pane.notices
+        assert notices is not None
+        await one.until(lambda: notices.board[-1].until != float("inf"))
+        passes = notices.board[-1].until
+        server.release()
         await one.idle()
+        # It is about the turn, and goes with that.
+        await one.until(lambda: "Press Esc again" not in one.text())
+        assert time.monotonic() < passes
         await one.sees("Without them.")
         assert [each.agent.state for each in cards(one) if each.agent] == ["stopped"] * 3
+
+
+@pytest.mark.parametrize("size", first_only([(120, 40), (60, 20)]))
+async def test_the_view_of_one_says_why_it_waits_and_why_it_has_no_files_of_its_own(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async def refuses(_: int) -> AgentCopies:
+        raise NoCopies("There is not enough room on the disk.")
+
+    async with ChatServer() as server, desk(tmp_path, server.base_url, size=size) as one:
+        await one.ready()
+        soul = await one.screen.conversation.opened()
+        soul.agent_copies = refuses
+        server.script(
+            calls([agent("write it", "general"), agent("test it", "general")]),
+            gate(0, say("Written.")),
+            gate(0, say("Tested.")),
+            say("Both are done."),
+        )
+        await one.say("Write and test it")
+        await server.received(2)
+        why = "The sub-agents work one after another, without copies of the files: There is not enough room on the disk."
+        await one.say("/agents general-2")
+        await one.sees("Reading general-2")
+
+        def said() -> str:
+            rows = one.screen.query_one(SubagentBanner).lines(size[0] - 2)
+            return " ".join(row.text.strip("▌ ") for row in rows)
+
+        await one.until(
+            lambda: f"Waiting for the sub-agents that were called before it. {why}" in said()
+        )
+        server.release()
+        await server.received(3)
+        await one.until(lambda: why in said() and "Waiting" not in said())
+        server.release()
+        await one.idle()
+        assert why in said()
+        assert "room on the disk." in one.text()
 
 
 @pytest.mark.exhaustive

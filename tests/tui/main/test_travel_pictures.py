@@ -113,7 +113,7 @@ UNDONE = RewindPreview(
         (
             FilePreview("src/csv/tokenizer.py", "restore", added=3, removed=1),
             FilePreview("notes.md", "conflict", "also changed outside kimi-tui", "restore", 2, 0),
-            FilePreview("tests/csv/test_quotes.py", "delete", added=14, is_new=True),
+            FilePreview("tests/csv/test_quotes.py", "delete", removed=14, is_new=True),
         ),
         goes_along=True,
     ),

@@ -249,7 +249,7 @@ async def test_statistics_are_those_of_the_command_line(home: Path) -> None:
         await one.say("/stats")
         await one.until(lambda: isinstance(one.app.screen, TextScreen))
         shown = await one.sees("1, 1 failed: Read 1")
-        assert "1, with 2 model calls" in shown
+        assert "1, with 2 steps" in shown
         assert "3.0k input" in shown
         soul = one.screen.conversation.soul
         assert soul is not None

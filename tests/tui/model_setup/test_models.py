@@ -133,7 +133,7 @@ async def test_a_fault_while_a_model_is_looked_for_ends_nothing(
     async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
         await one.ready()
         await one.say("/model kimi-large")
-        await one.sees("Something went wrong in the program. You can continue.")
+        await one.sees("kimi-tui had an internal error. You can continue.")
         server.script(say("Still here."))
         await one.say("Hello")
         await one.sees("Still here.")

@@ -520,14 +520,14 @@ async def test_a_fault_in_a_check_or_while_saving_is_told_and_it_can_be_tried_ag
             with monkeypatch.context() as patched:
                 patched.setattr("kimi_tui.llm.models.chat_models", faulty)
                 await paste_key(one, server.base_url, "sk-secret-key")
-                await one.sees("Something went wrong in the program")
+                await one.sees("kimi-tui had an internal error")
             await pilot.press("enter")
             await one.sees("accepted, 1 model")
             await one.until(lambda: "Something went wrong" not in one.text())
             with monkeypatch.context() as patched:
                 patched.setattr("kimi_tui.tui.model_setup.screens.save", faulty)
                 await pilot.press("enter")
-                await one.sees("Something went wrong in the program")
+                await one.sees("kimi-tui had an internal error")
             await pilot.press("enter")
             await one.sees("What shall we work on?")
             await one.ready()
@@ -545,11 +545,11 @@ async def test_without_a_local_server_or_behind_a_fault_it_is_said_what_to_do(
         one = Desk(running, pilot)
         await one.sees("no Ollama")
         await pilot.press("down", "enter")
-        await one.sees("Something went wrong in the program")
+        await one.sees("kimi-tui had an internal error")
         monkeypatch.setattr("kimi_tui.llm.models.local_servers", no_servers)
         await pilot.press("ctrl+r")
         await one.sees("Start a server and press Ctrl+R")
-        last = "Ctrl+R look again   Esc back"
+        last = "Ctrl+R search again   Esc back"
         # There is nothing to choose.
         await one.until(lambda: one.text().split("\n")[-1].strip() == last)
         await pilot.press("escape", "escape")

@@ -268,7 +268,7 @@ async def test_a_session_that_is_open_elsewhere_is_played_and_left_as_it_is(home
         await pilot.press("end", "home", "c")
         await Desk(app, pilot).sees("There is nothing to continue from")
         await pilot.press("right", "c")
-        await Desk(app, pilot).sees("No model is set up yet")
+        await Desk(app, pilot).sees("No model is configured")
         await pilot.press("escape")
     assert app.return_code == 0
     assert {path.name: path.read_bytes() for path in session.dir.iterdir()} == before
@@ -372,7 +372,7 @@ async def test_an_empty_session_is_said_to_be_one(home: Path) -> None:
     app = replaying(home, name)
     async with app.run_test(size=(120, 40)) as pilot:
         await until_read(app, pilot)
-        await Desk(app, pilot).sees("This session has no recording.")
+        await Desk(app, pilot).sees("This session has no event log, so there is nothing to replay.")
         await pilot.press("space", "right", "left", "end", "home", "c")
         await Desk(app, pilot).sees("There is nothing to continue from")
 
@@ -498,7 +498,7 @@ async def test_from_the_timeline_into_a_fork(home: Path) -> None:
 # -- faults: told in a notice, and the replay can be used on
 
 
-FAULT = "Something went wrong in the program"
+FAULT = "kimi-tui had an internal error"
 
 
 async def broken(*_: object, **__: object) -> None:

@@ -379,8 +379,8 @@ async def test_a_letter_unfolds_to_what_it_undid() -> None:
     app.animation_level = "none"
     async with app.run_test(size=SIZE) as pilot:
         await with_letter(app, pilot)
-        assert await until(lambda: any("left the context" in row for row in app.rows))
-        await pilot.click("#chat", offset=(12, row_of(app, "left the context") - 1))
+        assert await until(lambda: any("removed from the context" in row for row in app.rows))
+        await pilot.click("#chat", offset=(12, row_of(app, "removed from the context") - 1))
         lost = [row for row in app.rows if row.startswith("▌ ✓")]
         assert len(lost) == 4
         count = len(app.posted)

@@ -39,7 +39,7 @@ async def bisect(main: MainParts, argument: str) -> None:
         main.bench.tell("A bisect is already running.", advice="Esc stops it.")
         return
     if main.conversation.running:
-        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
+        main.bench.tell_working()
         return
     await soul.files_ready()
     from kimi_tui.session.errors import UnknownWorldLine
@@ -251,7 +251,7 @@ async def _offer(
                     Entry(
                         f"Send a D-Mail to #{change.id}", "drafted from the change and the output"
                     ),
-                    "A D-Mail is a note to the agent's past self: it goes back to that checkpoint and continues from there.",
+                    "A D-Mail is a note to the agent's past self: the agent continues from that checkpoint, with the note.",
                     verb="see the draft",
                     result="dmail",
                 )

@@ -239,7 +239,7 @@ async def review(main: MainParts, argument: str) -> None:
     from kimi_tui.soul.kimisoul import TURN_ERRORS
 
     if main.conversation.state.running:
-        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
+        main.bench.tell_working()
         return
     soul = await main.conversation.opened()
     found = await _to_review(main, soul, argument.strip())
@@ -332,7 +332,7 @@ async def commit(main: MainParts, argument: str) -> None:
     from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 
     if main.conversation.state.running:
-        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
+        main.bench.tell_working()
         return
     soul = await main.conversation.opened()
     try:

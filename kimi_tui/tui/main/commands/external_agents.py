@@ -24,16 +24,16 @@ _CATEGORIES = {"mode": "mode", "model": "model", "thought_level": "reasoning eff
 """The settings that have a command of their own: their categories in the protocol, and in words."""
 _ASK = "Ask the agent for it in a message."
 INSTEAD = {
-    "agents": "Its sub-agents, if it has any, are in its tool calls.",
+    "agents": "Its sub-agents, if it has any, appear as tool calls in the chat.",
     "background": "The agent runs its commands itself.",
     "checks": _ASK,
     "commit": _ASK,
     "compact": "The agent compacts its context itself. To start over, use /clear.",
-    "context": "/usage shows the tokens that the agent tells of.",
+    "context": "/usage shows the tokens that the agent reports.",
     "dmail": "Rewind with /rewind, then write a message.",
     "futures": "To try another way and keep this one, use /fork or /rewind.",
-    "mcp": "/external-agent lists the MCP servers that it is told of; kimi-tui mcp in a shell changes yours.",
-    "pin": "The agent compacts its context itself, whatever is pinned. /bookmark gives a checkpoint a name.",
+    "mcp": "/external-agent lists the MCP servers that it gets; to change yours, run kimi-tui mcp in a shell.",
+    "pin": "The agent compacts its context itself, whatever is pinned. /bookmark marks a checkpoint with a name.",
     "plan": "/mode lists the modes of the agent.",
     "review": _ASK,
     "skills": "The skills of the agent are in its own configuration.",
@@ -266,10 +266,10 @@ def _server_items(agent: ExternalSoul) -> Sequence[ListedItem]:
     told = f"{agent.name} starts it itself, with your permissions and outside the sandbox."
     group = "Your MCP servers"
     return [
-        *(ListedItem(Entry(name, "told", group=group), told) for name in offered.names),
+        *(ListedItem(Entry(name, "passed on", group=group), told) for name in offered.names),
         *(
             ListedItem(
-                Entry(name, "left out", group=group), f"{agent.name} is not told of it: {why}."
+                Entry(name, "left out", group=group), f"{agent.name} does not get it: {why}."
             )
             for name, why in offered.left_out
         ),

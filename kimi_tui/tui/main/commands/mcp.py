@@ -253,9 +253,9 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
     if not is_off:
         items.append(
             ListedItem(
-                Entry("Switch it off", group=group),
+                Entry("Turn it off", group=group),
                 _about(row),
-                "switch off",
+                "turn off",
                 partial(_switched, servers, name, "", on=False),
             )
         )
@@ -279,7 +279,7 @@ def _parts(servers: McpServers, name: str) -> Sequence[ListedItem]:
                     group="Tools",
                 ),
                 one.description or "It has no description.",
-                "switch off" if on else "switch on",
+                "turn off" if on else "turn on",
                 partial(_switched, servers, name, one.raw, on=not on),
             )
         )
@@ -353,7 +353,7 @@ async def _login(main: MainParts, servers: McpServers, name: str) -> None:
         dialogs.append(TextDialog(question))
         return await main.bench.ask(dialogs[-1])
 
-    main.bench.tell(f"Asking the MCP server {name} for its login.")
+    main.bench.tell(f"Starting the login of the MCP server {name}.")
     why = await servers.login(name, shown, pasted)
     for dialog in dialogs:
         if dialog.is_current:
@@ -375,14 +375,14 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         return
     if row.state not in ("asks", "off") and not row.is_withheld:
         main.bench.tell(
-            f"The MCP server {name} is allowed in this folder. /mcp off {name} stops it until you switch it on, and /mcp revoke {name} takes the permission back."
+            f"The MCP server {name} is allowed in this folder. /mcp off {name} stops it until you turn it on, and /mcp revoke {name} takes the permission back."
         )
         return
     if network is None or row.config.network is not None:
         network = bool(row.config.network)
-    intro = "This folder has an MCP server: a program whose tools the agent may use. Yes allows it as it is below, with the tools that it has now; if either changes, you are asked again:"
+    intro = "This folder has an MCP server: a program whose tools the agent may use. Yes allows it as shown below, with the tools that it has now; if either changes, you are asked again:"
     if row.config.url:
-        intro = "This folder has an MCP server at an address, whose tools the agent may use. Yes allows it as it is below, with the tools that it has now; if either changes, you are asked again:"
+        intro = "This folder has a remote MCP server, whose tools the agent may use. Yes allows it as shown below, with the tools that it has now; if either changes, you are asked again:"
     question = CustomCommandScreen(
         "mcp",
         short(row.config.path),
@@ -397,7 +397,7 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         await servers.allow(name, network=network)
     except OSError as error:
         main.bench.tell(
-            f"The permission could not be stored: {error.strerror or error}.", level="warning"
+            f"The permission could not be saved: {error.strerror or error}.", level="warning"
         )
         return
     main.bench.tell(_state_words(servers, name), advice=f"/mcp {name} shows its tools.")

@@ -58,7 +58,7 @@ ELSEWHERE: Mapping[str, str] = {
     "reset": "/clear starts over in this session; /new starts a new one.",
     "security-review": _OWN,
     "share": _SHARE,
-    "shells": "/tasks lists the commands in the background.",
+    "shells": "/tasks lists the background tasks.",
     "status": _HEADER,
     "terminal-setup": _TERMINAL,
     "todo": _TODO,

@@ -103,7 +103,7 @@ def _about(rule: str) -> str:
             "You allowed this folder's MCP server, so it starts with each session here. "
             "Revoking the permission stops the server."
         )
-    words = "This permission is stored for this folder in your own configuration."
+    words = "This permission is saved for this folder in your own configuration."
     return words if ":" in rule else f"{words} Only commands outside the sandbox need it."
 
 
@@ -240,7 +240,7 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
         await found.allow_folder(digest)
     except (OSError, ValueError) as error:
         why = error.strerror or error if isinstance(error, OSError) else error
-        main.bench.tell(f"The permission could not be stored: {why}.", level="warning")
+        main.bench.tell(f"The permission could not be saved: {why}.", level="warning")
         return
     main.bench.tell(
         "The hooks of this folder run from now on.", advice="/permissions revokes that."
@@ -303,7 +303,7 @@ async def add_dir(main: MainParts, argument: str) -> None:
                 "Added folders",
                 partial(_folder_items, soul),
                 first=await _folder_items(soul),
-                empty="No folder was added. /add-dir DIR adds one for this run.",
+                empty="No folder was added. /add-dir DIR adds one until kimi-tui ends.",
             )
         )
         return

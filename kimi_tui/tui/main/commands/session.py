@@ -188,7 +188,7 @@ async def window(main: MainParts, argument: str) -> None:
     soul = await conversation.opened()
     info = await soul.model_info()
     if info is None:
-        main.bench.tell("No model is set.", advice="Choose one with /model.")
+        main.bench.tell("No model is configured.", advice="Choose one with /model.")
         return
     if not info.enlarged:
         size = f"The context window of {info.model} is {info.window:,} tokens."
@@ -284,16 +284,16 @@ async def sandbox(main: MainParts, argument: str) -> None:
     if argument not in ("", "reset"):
         main.bench.tell(
             f'"{argument[:20]}" is not an argument of /sandbox.',
-            advice="/sandbox shows the sandbox; /sandbox reset deletes the download caches of sandboxed commands.",
+            advice="/sandbox shows the sandbox; /sandbox reset deletes the private caches of sandboxed commands.",
             level="warning",
         )
         return
     try:
         if argument:
             gone = await soul.reset_sandbox()
-            text = f"Deleted the download caches of sandboxed commands ({format_size(gone.n_bytes)} freed)."
+            text = f"Deleted the private caches of sandboxed commands ({format_size(gone.n_bytes)} freed)."
             if gone.is_used:
-                text = f"Deleted {format_size(gone.n_bytes)} of the download caches of sandboxed commands. A running command still uses the rest."
+                text = f"Deleted {format_size(gone.n_bytes)} of the private caches of sandboxed commands. A running command still uses the rest."
             main.bench.tell(text)
             return
         state = await soul.sandbox_state()
@@ -302,15 +302,15 @@ async def sandbox(main: MainParts, argument: str) -> None:
         return
     except OSError as error:
         main.bench.tell(
-            f"The download caches of sandboxed commands could not be deleted: {error.strerror or error}.",
+            f"The private caches of sandboxed commands could not be deleted: {error.strerror or error}.",
             level="error",
         )
         return
     more = "".join(f", {one_line(short(Path(path)))}" for path in state.writable[1:])
     main.bench.tell(
-        f"Commands can write to the work folder{more}, temporary files and their own caches "
+        f"Commands can write to the work folder{more}, temporary files and private copies of package caches "
         f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
-        advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset deletes the caches.",
+        advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset deletes these copies.",
     )
 
 
@@ -325,7 +325,7 @@ def stop(main: MainParts, argument: str) -> None:
 async def resume(main: MainParts, argument: str) -> None:
     """Let the agent continue without a new message."""
     if main.conversation.state.running:
-        main.bench.tell("The agent is working. Wait until it finishes, or stop it first with Esc.")
+        main.bench.tell_working()
         return
     soul = await main.conversation.opened()
     from kimi_tui.soul.kimisoul import TURN_ERRORS

@@ -194,7 +194,8 @@ async def stop(main: MainParts, name: str) -> None:
         main.bench.tell(f"This sub-agent {words}.")
         return
     main.bench.tell(
-        f"Stopping {one_line(name)}. The main agent gets what it found so far and continues."
+        f"Stopping {one_line(name)}. The main agent gets what it found so far and continues.",
+        in_turn=True,
     )
     await main.subagents.stop(name)
 
@@ -255,6 +256,7 @@ async def rewind(main: MainParts, target: Target) -> None:
         main.bench.tell(
             "A sub-agent can be rewound once the turn has ended.",
             advice="x stops this sub-agent; Esc twice in the prompt stops the turn.",
+            in_turn=True,
         )
         return
     try:

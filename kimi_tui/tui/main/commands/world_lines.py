@@ -219,7 +219,7 @@ async def bookmark(main: MainParts, argument: str) -> None:
     if name.strip():
         await _keep_name(main, soul, uid, name)
         main.bench.tell(
-            f"Checkpoint #{checkpoint_id} is now called {soul.marks.bookmarks.get(uid, '')}."
+            f"Checkpoint #{checkpoint_id} is bookmarked as {soul.marks.bookmarks.get(uid, '')}."
         )
         return
     from kimi_tui.soul.rewind_values import Target

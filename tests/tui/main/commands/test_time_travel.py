@@ -135,7 +135,7 @@ async def test_a_letter_is_drafted_by_the_model_stopped_and_given_up(
         assert soul is not None
         monkeypatch.setattr(soul.dmails, "draft", faulty)
         await one.pilot.press("ctrl+l")
-        await one.sees("Something went wrong in the program")
+        await one.sees("kimi-tui had an internal error")
         await one.pilot.press(*" too")
         await one.until(lambda: screen.area.text == "mine too")
         await one.pilot.press("escape")
@@ -602,7 +602,7 @@ async def test_bookmarks_and_pins_are_kept(home: Path) -> None:
             assert "‡ #0" in chat(one)
             await one.say("/bookmark 2 better")
             await one.sees("* better")
-            await one.sees("Checkpoint #2 is now called better.")
+            await one.sees("Checkpoint #2 is bookmarked as better.")
             await one.say("/pin 0")
             await one.sees("Unpinned this message.")
             assert "‡ #0" not in chat(one)
