@@ -352,7 +352,7 @@ class GuardedLink(NamedTuple):
 _known: dict[str, dict[GuardedLink, None]] = {}
 
 
-class _Listing(NamedTuple):
+class _LinkListing(NamedTuple):
     """What `links_in` found in one folder.
 
     Attributes:
@@ -368,7 +368,7 @@ class _Listing(NamedTuple):
     folders: Mapping[str, bool]
 
 
-_listings: dict[tuple[str, int], dict[tuple[str, ...], _Listing]] = {}
+_listings: dict[tuple[str, int], dict[tuple[str, ...], _LinkListing]] = {}
 """The listings of each searched folder and depth, by the names on the path to the listed one."""
 
 
@@ -383,7 +383,7 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
         deepest: the number of levels to descend; with 0 only guarded folders at the top are entered.
     """
     before = _listings.get((folder, deepest), {})
-    used: dict[tuple[str, ...], _Listing] = {}
+    used: dict[tuple[str, ...], _LinkListing] = {}
     waiting = deque[tuple[tuple[str, ...], str, bool]]([((), folder, False)])
     n_looked_at = 0
     settled = time.time_ns() - SETTLED_NS
@@ -428,10 +428,10 @@ def _listed(
     above: tuple[str, ...],
     stamp: tuple[int, ...],
     most: int,
-    before: _Listing | None,
+    before: _LinkListing | None,
     *,
     is_guarded: bool,
-) -> _Listing:
+) -> _LinkListing:
     """List a folder, whose folders were judged before where an earlier listing has them."""
     passed_over = _STORES if any(folded(name) == ".git" for name in above) else PASSED_OVER
     judged = {} if before is None else before.folders
@@ -452,7 +452,7 @@ def _listed(
                     is_one = is_guarded or _is_guarded((*above, name), is_folder=True)
                 folders[name] = is_one
         is_whole = True
-    return _Listing(stamp if is_whole else (), n_names, links, folders)
+    return _LinkListing(stamp if is_whole else (), n_names, links, folders)
 
 
 def known_links(folder: str) -> list[GuardedLink]:
