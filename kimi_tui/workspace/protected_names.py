@@ -434,7 +434,7 @@ def _listed(
 ) -> _LinkListing:
     """List a folder, whose folders were judged before where an earlier listing has them."""
     passed_over = _STORES if any(folded(name) == ".git" for name in above) else PASSED_OVER
-    judged = {} if before is None else before.folders
+    judged: Mapping[str, bool] = {} if before is None else before.folders
     links: list[str] = []
     folders: dict[str, bool] = {}
     n_names = 0
