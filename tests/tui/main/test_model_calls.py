@@ -58,8 +58,8 @@ async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
         await one.ready()
         await one.say("Hello")
         shown = " ".join((await one.sees("Nothing was lost. Press Enter to try")).split())
-        assert "× Model call failed" in shown
-        assert "401: no such key" in row_with(one, "Model call failed")
+        assert "× Model request failed" in shown
+        assert "401: no such key" in row_with(one, "Model request failed")
         assert "Check the API key" in shown
         await one.idle()
         assert str(one.screen.prompt.area.placeholder).startswith("Enter to continue")
