@@ -160,13 +160,13 @@ class EditorTravel:
         )
         if choice != "only":
             words.append(
-                f"{counted(outcome.messages_dropped, 'message')} removed from the context; /undo restores them."
+                f"{counted(outcome.messages_dropped, 'message')} removed from the context; /undo reverses this."
             )
         if outcome.changed:
             words.append(f"Files restored: {some_of(outcome.changed, _MOST_FILES)}.")
         if outcome.conflicts:
             words.append(
-                f"Not restored, because they were also changed outside kimi-tui: {some_of(outcome.conflicts, _MOST_FILES)}."
+                f"Not restored, because also changed outside kimi-tui: {some_of(outcome.conflicts, _MOST_FILES)}."
             )
         if outcome.prompt:
             words.append(
@@ -230,7 +230,7 @@ def _would(preview: RewindPreview, files: FilesPreview) -> str:
         rows.append(f"- can restore {named}")
     if files.conflicts:
         named = some_of([one_line(one.path) for one in files.conflicts], _MOST_FILES)
-        rows.append(f"- not restored, because they were also changed outside kimi-tui: {named}")
+        rows.append(f"- not restored, because also changed outside kimi-tui: {named}")
     if preview.servers:
         rows.append(
             f"- not undone: what these MCP servers did: {', '.join(map(one_line, preview.servers))}"

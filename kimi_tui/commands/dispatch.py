@@ -34,7 +34,7 @@ COMMANDS = {
     "mcp": "set up MCP servers, whose tools the agent uses",
     "acp": "serve an editor such as Zed over the Agent Client Protocol",
     "serve": "serve the app to a browser on this machine",
-    "approvals": "explain whether a command needs your approval",
+    "approvals": "tell whether a shell command needs your approval, and why",
 }
 """Every command with its description. `cli` itself carries out `replay`, which opens a screen."""
 

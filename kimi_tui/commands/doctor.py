@@ -191,9 +191,9 @@ def _terminal(environ: Mapping[str, str], work: Path, config: Config) -> Iterato
     yield CheckResult("clipboard", "warn" if hinders else "ok", how, hinders)
     reader, advice = image_reader(environ, [work])
     way_in = (
-        f"paste images (read with {Path(reader).name}), or attach them by path"
+        f"images can be pasted (read with {Path(reader).name}) or attached by path"
         if reader
-        else "attach images by path"
+        else "images cannot be pasted; attach them by path"
     )
     yield CheckResult("images", "ok", way_in, advice)
     way = notification_method(config.notify.how, environ)
@@ -489,7 +489,8 @@ def _sandbox(config: Config, environ: Mapping[str, str]) -> Iterator[CheckResult
         sandbox = find_sandbox(SandboxSettings(*config.sandbox), environ, Path.cwd())
     except NoSandbox as no:
         advice = (
-            "Each command of the agent needs your approval, and searches run without a sandbox."
+            'Each command of the agent needs your approval or a permission, except in mode "allow all". '
+            "Searches run without a sandbox."
         )
         yield CheckResult("sandbox", "warn", f"not available: {no}", advice)
     else:

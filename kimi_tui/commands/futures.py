@@ -84,7 +84,7 @@ def _parser() -> CommandLineParser:
         "Continue a session several times from one checkpoint, side by side. Each future is a process with its own files; the "
         "work folder and the current conversation stay as they are. At the end each future becomes a world line (a branch) of the "
         "session. Exit code: 0 if a "
-        "future passed the check, 1 if none did; without a check 0 if all of them ended without an error.",
+        "future passed the check, 1 if none did; without a check: 0 if all ended without an error, else 1.",
     )
     parser.add_argument(
         "n",
@@ -360,7 +360,7 @@ class _FuturesRun:
             )
         if conflicts:
             complain(
-                f"These files were not restored, because they were also changed outside kimi-tui: {', '.join(conflicts)}."
+                f"Not restored, because also changed outside kimi-tui: {', '.join(conflicts)}."
             )
         return self._signal or (CONFLICTS if conflicts and not code else code)
 
@@ -403,7 +403,7 @@ def _print(states: Sequence[FutureChanged]) -> None:
         "future",
         "state",
         "check",
-        "tests changed",
+        "changed tests",
         "changes",
         "steps",
         "tokens",

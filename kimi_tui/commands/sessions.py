@@ -54,7 +54,7 @@ def chosen_session(name: str | None) -> Session:
     if newest is None:
         raise SessionNotFound(
             _moved_words(store)
-            or "This folder has no sessions. Choose one with --session ID; kimi-tui sessions list --all shows their ids."
+            or "This folder has no sessions. Use --session ID for one of another folder; kimi-tui sessions list --all shows the ids."
         )
     return newest
 

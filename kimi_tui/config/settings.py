@@ -324,7 +324,7 @@ class DMailConfig(NamedTuple):
     enabled: bool = setting(
         True,
         FLAG,
-        "Let the agent send D-Mails: notes to its past self, which remove the steps since then from the context.",
+        "Let the agent send D-Mails: it goes back to a checkpoint, and a note replaces the steps since that checkpoint.",
         title="Allow D-Mails",
         group=DMAILS,
     )
@@ -594,7 +594,7 @@ class StatuslineConfig(NamedTuple):
     refresh_interval: int = setting(
         0,
         whole(0, 3_600),
-        "Seconds after which the status line command runs again although nothing has happened; 0 runs it only after events. "
+        "Seconds between runs of the status line command while nothing happens; 0 runs it only after events. "
         "(In Claude Code: refreshInterval.)",
         "now",
         title="Status line refresh (s)",

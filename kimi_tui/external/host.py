@@ -153,7 +153,7 @@ class AgentHost:
         words = offered.left_out_words(self.title)
         if words and words not in self._told:
             self._told.add(words)
-            self.tell(words, "/external-agent lists the MCP servers that it gets.")
+            self.tell(words, "/external-agent lists the MCP servers that the agent gets.")
 
     def on_facts(self) -> None:
         """Take over what the agent says of its settings."""

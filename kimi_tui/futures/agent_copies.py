@@ -109,7 +109,7 @@ class CopySet:
         """See `AgentCopies.copy`."""
         made = order.provider.made_with
         if made is None:
-            raise NoCopies("Its model cannot run in a separate process.")
+            raise NoCopies("their model can be used only in the main process of kimi-tui")
         session, folder = self._soul.session, self._soul.folder
         session_of = Session(order.folder, session.work_dir, session.storage)
         await asyncio.to_thread(_removed, order.folder / FILES_NAME)

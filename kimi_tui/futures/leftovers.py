@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KILLED = "kimi-tui ended while this future was running."
+KILLED = "kimi-tui exited while this future was running."
 _WAIT_S = 10.0
 """Seconds that the processes of futures have to end after the program, which they do in order."""
 _ASKED_S = 0.2
@@ -78,7 +78,7 @@ def taken_words(n_taken: int) -> str:
         if n_taken == 1
         else f"{n_taken} futures are kept as world lines"
     )
-    return f"kimi-tui ended while futures were running: {kept}, up to the last finished step."
+    return f"kimi-tui exited while futures were running: {kept}, up to the last finished step."
 
 
 def _is_running(folder: Path, *, wait: bool) -> bool:

@@ -114,7 +114,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--bare",
         action="store_true",
-        help="read no AGENTS.md, CLAUDE.md, other project notes or skills, run no hooks, and start no MCP servers",
+        help="run without project notes (AGENTS.md, CLAUDE.md, …), skills, hooks and MCP servers",
     )
     add("--max-steps", type=whole_number, metavar="N", help="stop the turn after N steps")
     add(

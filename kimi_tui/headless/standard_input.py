@@ -79,7 +79,7 @@ class StandardInput:
             return ""
         if not await in_daemon_thread(lambda: _has_begun(self._fd, self._patience_s)):
             self._say(
-                f"nothing came on standard input for {self._patience_s:.0f} s; "
+                f"no data on standard input for {self._patience_s:.0f} s; "
                 "the turn begins without it"
             )
             return ""

@@ -154,11 +154,11 @@ class FindTools(TypedTool[FindToolsParams]):
         found, n_more = _found(params.query, self._all())
         if not found:
             raise ToolProblem(
-                "No tool of an MCP server fits. Use other words, or a name from the list.",
+                "No tool of an MCP server matches. Use other words, or a name from the list.",
                 brief="none",
             )
         output = "\n".join(_described(one) for one in found)
-        more = f" {n_more} more fit: use more words for them." if n_more else ""
+        more = f" {n_more} more match: use a more specific query." if n_more else ""
         return ToolOutcome(
             output=output,
             message=f"Call them with CallTool.{more}",

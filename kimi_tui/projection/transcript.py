@@ -86,8 +86,8 @@ TITLES: dict[FailureKind, str] = {
     "": "The turn stopped",
     "model": "Model request failed",
     "tools": "This model does not support tools",
-    "steps": "The turn reached its limit of steps",
-    "budget": "The turn reached its limit of tokens or cost",
+    "steps": "The turn reached its step limit",
+    "budget": "The turn reached its token or cost limit",
 }
 WAYS_ON: dict[FailureKind, str] = {
     "": "",
@@ -957,7 +957,7 @@ def files_words(restored: Sequence[str], deleted: Sequence[str], left: Sequence[
         if paths
     ]
     if not found:
-        return "No files needed changes"
+        return "No files needed to be restored"
     count, _, became = found[0].partition(" ")
     return ", ".join([f"{count} {'file' if count == '1' else 'files'} {became}", *found[1:]])
 
@@ -1056,7 +1056,7 @@ class OpenText:
             return change
         block = self._list.new(MarkBlock, at)
         block.glyph = "stopped"
-        block.text = "kimi-tui ended here" if killed else "Stopped by you"
+        block.text = "kimi-tui exited here" if killed else "Stopped by you"
         return both(change, self._list.append(block))
 
 

@@ -765,7 +765,7 @@ class Context:
     def _make_folder(self) -> None:
         self._make()
         self._remarks.append(
-            "The folder of this session's files was deleted. The conversation is saved to a new one, but its world lines and "
+            "The session's storage folder was deleted. The conversation is saved to a new one, but its world lines and "
             "its event log (wire.jsonl) are lost."
         )
 

@@ -17,7 +17,7 @@ _ADVICE = {
     errno.EROFS: "The disk is read-only. Make it writable; kimi-tui then saves the rest of the session.",
     errno.EACCES: "Make that folder writable; kimi-tui then saves the rest of the session.",
     errno.EPERM: "Make that folder writable; kimi-tui then saves the rest of the session.",
-    errno.ENOENT: "The folder of this session's files was deleted; kimi-tui creates it again when possible.",
+    errno.ENOENT: "The session's storage folder was deleted; kimi-tui creates it again when possible.",
     errno.EIO: "The disk reports errors. Copy your important files to another disk.",
     errno.EFBIG: "The disk does not allow files of this size. Set KIMI_TUI_HOME to a folder on another disk.",
 }

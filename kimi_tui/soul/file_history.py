@@ -658,7 +658,7 @@ class _FileEvents:
             if outcome.failures
             else "they have now been restored"
         )
-        self._wire.publish(Notice("info", f"kimi-tui ended while it restored files; {became}."))
+        self._wire.publish(Notice("info", f"kimi-tui exited while restoring files; {became}."))
 
     def unfinished(self, paths: Sequence[str], why: str) -> None:
         """Publish that an interrupted restore stays unfinished."""
@@ -666,8 +666,8 @@ class _FileEvents:
         self._wire.publish(
             Notice(
                 "warning",
-                f"kimi-tui ended before it restored files, and {why}: {names}.",
-                "These files are unchanged. To restore them, rewind and check the preview.",
+                f"kimi-tui exited before these files were restored: {names}. It does not restore them now, because {why}.",
+                "To restore them, rewind and check the preview.",
             )
         )
 

@@ -383,7 +383,9 @@ def _nothing() -> None:
     """Do nothing: the end of this call in the thread shows that all earlier work has been done."""
 
 
-_NOT_OURS = "other users can write to the folder of this session's files, or it was copied from another machine"
+_NOT_OURS = (
+    "other users can write to the session's storage folder, or it was copied from another machine"
+)
 _IN_PLAN = "nothing is changed in plan mode"
 
 

@@ -444,7 +444,9 @@ def closing_events(
     ]
     if compaction is not None:
         tokens = compaction.tokens_before
-        events.append(ev.CompactionEnd(tokens, tokens, error="kimi-tui ended before the call did."))
+        events.append(
+            ev.CompactionEnd(tokens, tokens, error="kimi-tui exited before the compaction ended.")
+        )
     # A fork ends within a turn too, but never within a step: its record was cut off in no answer.
     if is_asking or calls or compaction is not None:
         events.append(ev.TurnEnd("interrupted", killed=True))

@@ -30,7 +30,7 @@ from kimi_tui.wire.codec import decode_event
 from kimi_tui.wire.events import AgentChanged
 
 STATE_NAME = "agent.json"
-_KILLED = "kimi-tui ended before the sub-agent was done."
+_KILLED = "kimi-tui exited before the sub-agent was done."
 _MAX_STATE_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
 _MOST_AGENTS = 10_000

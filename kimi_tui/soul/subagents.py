@@ -783,7 +783,7 @@ class Subagents(AgentsPart):
             seq = soul.wire.newest_seq + 1
         provider = await self._provider(agent)
         if provider.made_with is None:
-            raise NoCopies("Their model cannot run in a separate process.")
+            raise NoCopies("their model can be used only in the main process of kimi-tui")
         settings, budget = main.agents_config, self._budget()
         said, agent.said = agent.said, []
         order = CopyOrder(

@@ -187,7 +187,7 @@ def test_killed_in_mid_answer_and_continued(configured: Program, server: ChatSer
     again.wait_for("First answer.")
     again.wait_for("Two")
     again.wait_for("Half of this")
-    again.wait_for("kimi-tui ended here")
+    again.wait_for("kimi-tui exited here")
     again.type("Three")
     again.key("enter")
     again.wait_for("Here I am again.")

@@ -69,7 +69,7 @@ def test_an_open_pipe_that_sends_nothing_is_left(
         os.close(reader)
         os.close(writer)
     assert (ran.code, ran.out) == (0, "Hello.\n")
-    assert ran.err.startswith("kimi-tui: nothing came on standard input for 0 s")
+    assert ran.err.startswith("kimi-tui: no data on standard input for 0 s")
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,9 @@ def test_what_one_does_is_said_in_a_few_words() -> None:
         "waiting": ("waiting", "Waiting for other sub-agents."),
         "working": ("step 4", "Grep src"),
         "asking": ("waiting for you", ""),
-        "paused": ("paused", "kimi-tui ended before the sub-agent was done."),
+        "paused": ("paused", "kimi-tui exited before the sub-agent was done."),
         "done": ("4 steps", ""),
-        "failed": ("failed", "The model call failed."),
+        "failed": ("failed", "The model request failed."),
         "stopped": ("stopped", "You stopped it."),
     }
     for state, (words, news) in said.items():

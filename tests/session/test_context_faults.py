@@ -551,7 +551,7 @@ async def test_a_folder_that_went_is_made_again_with_all_that_is_known(folder: P
     await say(session, "four")
     await session.sync()
     assert len(told) == 1
-    assert "files was deleted" in told[0]
+    assert "storage folder was deleted" in told[0]
     # Now, not only when it is closed.
     assert (read_state(place).title, read_marks(place).bookmarks) == ("Mine", {uid: "here"})
     expected = texts(session.context)

@@ -691,7 +691,7 @@ async def test_what_is_finished_at_the_next_start_says_what_was_not(tmp_path: Pa
         (on.work / "edited").write_text("by hand\n")
         await on.reopen()
         heard = on.soul.wire.subscribe()
-        told = await next_event(heard, ev.Notice, lambda one: "kimi-tui ended" in one.text)
+        told = await next_event(heard, ev.Notice, lambda one: "kimi-tui exited" in one.text)
         assert told.text.endswith("; the remaining files have now been restored.")
         said = [one.text for one in on.ear.of(ev.Notice)]
         assert any("Not restored: edited (changed during the restore" in text for text in said)

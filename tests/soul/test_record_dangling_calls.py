@@ -174,7 +174,7 @@ def test_an_answer_that_was_cut_off_is_not_still_written(end: tuple[Event, ...],
     assert not transcript.streaming
     assert transcript.waiting is None
     assert isinstance(mark := transcript.blocks[-1], MarkBlock)
-    assert mark.text == "kimi-tui ended here"
+    assert mark.text == "kimi-tui exited here"
     for block in transcript.blocks:
         assert not getattr(block, "running", False)
         if isinstance(block, AgentBlock | ThoughtBlock):

@@ -263,7 +263,7 @@ async def test_one_of_a_killed_program_goes_on(tmp_path: Path) -> None:
         await on.open()
         assert on.soul.agents is not None
         (one,) = on.soul.agents.states
-        assert (one.state, one.why) == ("paused", "kimi-tui ended before the sub-agent was done.")
+        assert (one.state, one.why) == ("paused", "kimi-tui exited before the sub-agent was done.")
         assert one.step == 1
         assert one.ended_at > 0
         on.server.script(say("Found nothing."), say("So be it."))

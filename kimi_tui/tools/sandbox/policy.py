@@ -1358,7 +1358,7 @@ def _refused_by_line(line: str, error: re.Match[str], policy: Policy) -> list[st
             return [f"writing {path}"]
     if _SPECIAL in line[: error.start()] and paths:
         # `mv` and `cp` of a folder find a device in the place of a hidden file.
-        return [f"copying to {paths[0]} a file that the sandbox hides"]
+        return [f"copying a file hidden by the sandbox to {paths[0]}"]
     if _HELD.match(error[0]):
         held = next((path for path in paths if not policy.may_rename(path)), "")
         if held:

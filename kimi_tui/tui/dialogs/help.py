@@ -253,7 +253,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             ),
             (
                 ("sessions.delete",),
-                "delete the session, which moves it to the trash; you are asked first",
+                "move the session to the trash; you are asked first",
             ),
             (("sessions.leave",), "close the list"),
         ),
@@ -346,7 +346,7 @@ def _first(keys: Mapping[str, str], *, extended: bool) -> tuple[Pair, ...]:
         (key_of("compact", keys), "compact the context"),
         (_listed("/", key_of("commands", keys)), "list the commands"),
         ("@  !  #", "attach; run; add to AGENTS.md"),
-        (key_of("legend", keys), "signs of timeline, token gauge"),
+        (key_of("legend", keys), "timeline and gauge signs"),
         (key_of("quit", keys), "quit"),
         (
             _listed("?", key_of("help", keys)),

@@ -100,7 +100,7 @@ def _facts(
         check = "warn"
     elif one.state == "failed":
         check = "error"
-    judges = "changed check files" if one.check else "changed tests"
+    judges = "changed its check" if one.check else "changed tests"
     own = [Span(judges, "warn")] if one.own_check else []
     if is_narrow:
         # The rows about the chosen future have the words.

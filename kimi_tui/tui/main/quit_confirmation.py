@@ -80,7 +80,7 @@ class QuitConfirmation:
         self._told_of_jobs_at = time.monotonic()
         if state.unsaved:
             self._warned(self._told_of_jobs_at, 1)
-            return f"Press {key} again to quit. What is not saved will be lost."
+            return f"Press {key} again to quit. Unsaved messages will be lost."
         if words := self._beside():
             return f"Press {key} again to quit. {words} and will be stopped."
         return f"Press {key} again to quit."
@@ -108,7 +108,7 @@ class QuitConfirmation:
             bench.tell(
                 words,
                 level="error",
-                advice="Repeat the command to leave. What is not saved will be lost.",
+                advice="Repeat the command to leave. Unsaved messages will be lost.",
             )
         elif is_working:
             bench.tell(

@@ -59,7 +59,7 @@ SERVERS: tuple[Server, ...] = (
         "kimi-code",
         "Kimi Code plan",
         KIMI_CODE_URL,
-        "This plan is meant for certain agents. Its server may refuse kimi-tui (error 403) although it lists its models.",
+        "This plan is meant for certain agents. Its server may list models and still refuse kimi-tui (error 403).",
     ),
     Server("openai", "OpenAI", OPENAI_URL),
     Server("server", "Another server", ""),

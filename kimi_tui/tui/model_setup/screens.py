@@ -658,7 +658,7 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             self._say()
 
     def _say(self, words: str = "") -> None:
-        lasting = "The conversation uses it from the next request on."
+        lasting = "The agent uses the chosen model from its next request on."
         if any(option.facts[3] not in ("", "free") for option in self._options):
             lasting += " Prices are per million tokens."
         self._words.show(plain(f"{lasting} {words}".rstrip(), "quiet"))

@@ -313,7 +313,9 @@ class ReplayScreen(AnswersOnce[Launch | None]):
             self._tell("There is nothing to continue from at this moment. Move forward first.")
             return None
         if not isinstance(self._launch.choice, ModelChoice) and not self._launch.demo:
-            self._tell("No model is configured. Start kimi-tui to choose one.")
+            self._tell(
+                "No model is configured. Quit, then run kimi-tui without options to choose one."
+            )
             return None
         from kimi_tui.tui.replay.source import forked
 

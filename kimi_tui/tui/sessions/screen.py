@@ -654,7 +654,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     def _leave_for(self, row: SessionRow, session_id: str, *notices: str) -> None:
         if not isinstance(self._launch.choice, ModelChoice) and self._launch.in_demo is None:
-            self.tell("No model is configured. Start kimi-tui to choose one.")
+            self.tell(
+                "No model is configured. Quit, then run kimi-tui without options to choose one."
+            )
             return
         work_dir = Path(row.work_dir)
         launch = self._launch._replace(

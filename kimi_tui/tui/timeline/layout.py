@@ -438,7 +438,7 @@ def _trial_sign(trial: Trial, glyphs: Glyphs) -> tuple[str, str]:
 _STATE_WORDS = {
     "open": "now",
     "done": "Answer",
-    "failed": "Model call failed",
+    "failed": "Model request failed",
     "stopped": "Stopped",
 }
 

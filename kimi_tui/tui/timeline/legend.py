@@ -62,7 +62,7 @@ def _signs(glyphs: Glyphs) -> tuple[tuple[str, str], ...]:
         ),
         (arrow, "this D-Mail created the world line below it"),
         (glyphs.before, "messages from before a compaction, which the model no longer sees"),
-        (glyphs.bookmark, "a bookmarked step: you gave it a name (key b)"),
+        (glyphs.bookmark, "a bookmarked checkpoint: you gave it a name (key b)"),
         (glyphs.pinned, "a pinned message: compactions and D-Mails keep it (key P)"),
         (glyphs.done, "in a /bisect search: the command passes here"),
         (glyphs.failed, "in a /bisect search: the command fails here"),

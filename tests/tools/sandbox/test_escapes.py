@@ -658,7 +658,7 @@ async def test_a_held_folder_in_the_way_of_a_rename_is_named(
     for script, what in (
         (rename % ("apps/web/a.py", "a.py"), [f"renaming apps/web/a.py {copy}"]),
         (rename % ("apps", "other"), [f"renaming apps {copy}"]),
-        ("mv apps/web w", ["copying to w/.env a file that the sandbox hides"]),
+        ("mv apps/web w", ["copying a file hidden by the sandbox to w/.env"]),
         (rename % ("apps/b.py", "apps/c.py"), []),
         ("cp -r apps/b.py b.py", []),
     ):

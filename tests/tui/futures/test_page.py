@@ -127,7 +127,7 @@ async def test_it_shows_facts_messages_and_files_side_by_side() -> None:
         )
         for words in (
             "check passed",
-            "changed check files",
+            "changed its check",
             "check failed (exit 2)",
             "+52 −40",
         ):

@@ -150,7 +150,7 @@ def with_subagents() -> Conversation:
         ("waiting", "Waiting for other sub-agents.", {"step": 0, "input": 0}),
         ("failed", "It reached its limit of 100 steps.", {"ended_at": talk.now + 90.0}),
         ("stopped", "You stopped it.", {"ended_at": talk.now + 3.0}),
-        ("paused", "kimi-tui ended before the sub-agent was done.", {}),
+        ("paused", "kimi-tui exited before the sub-agent was done.", {}),
     ]
     answer = (
         "Two places call it:\n\n- `src/writer.py:12`\n- `src/cli.py:40`\n\nNeither checks it.\n\n"

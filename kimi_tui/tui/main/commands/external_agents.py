@@ -32,8 +32,8 @@ INSTEAD = {
     "context": "/usage shows the tokens that the agent reports.",
     "dmail": "Rewind with /rewind, then write a message.",
     "futures": "To try another way and keep this one, use /fork or /rewind.",
-    "mcp": "/external-agent lists the MCP servers that it gets; to change yours, run kimi-tui mcp in a shell.",
-    "pin": "The agent compacts its context itself, whatever is pinned. /bookmark marks a checkpoint with a name.",
+    "mcp": "/external-agent lists the MCP servers that the agent gets; to change them, run kimi-tui mcp in a shell.",
+    "pin": "The agent compacts its context itself and ignores pins. /bookmark gives a checkpoint a name.",
     "plan": "/mode lists the modes of the agent.",
     "review": _ASK,
     "skills": "The skills of the agent are in its own configuration.",
@@ -266,7 +266,10 @@ def _server_items(agent: ExternalSoul) -> Sequence[ListedItem]:
     told = f"{agent.name} starts it itself, with your permissions and outside the sandbox."
     group = "Your MCP servers"
     return [
-        *(ListedItem(Entry(name, "passed on", group=group), told) for name in offered.names),
+        *(
+            ListedItem(Entry(name, "given to the agent", group=group), told)
+            for name in offered.names
+        ),
         *(
             ListedItem(
                 Entry(name, "left out", group=group), f"{agent.name} does not get it: {why}."

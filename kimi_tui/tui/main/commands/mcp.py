@@ -353,7 +353,7 @@ async def _login(main: MainParts, servers: McpServers, name: str) -> None:
         dialogs.append(TextDialog(question))
         return await main.bench.ask(dialogs[-1])
 
-    main.bench.tell(f"Starting the login of the MCP server {name}.")
+    main.bench.tell(f"Logging in to the MCP server {name}.")
     why = await servers.login(name, shown, pasted)
     for dialog in dialogs:
         if dialog.is_current:
@@ -380,9 +380,9 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
         return
     if network is None or row.config.network is not None:
         network = bool(row.config.network)
-    intro = "This folder has an MCP server: a program whose tools the agent may use. Yes allows it as shown below, with the tools that it has now; if either changes, you are asked again:"
+    intro = "This folder has an MCP server: a program with tools for the agent. Yes allows it as shown below, with the tools that it has now; if either changes, you are asked again:"
     if row.config.url:
-        intro = "This folder has a remote MCP server, whose tools the agent may use. Yes allows it as shown below, with the tools that it has now; if either changes, you are asked again:"
+        intro = "This folder has a remote MCP server, with tools for the agent. Yes allows it as shown below, with the tools that it has now; if either changes, you are asked again:"
     question = CustomCommandScreen(
         "mcp",
         short(row.config.path),

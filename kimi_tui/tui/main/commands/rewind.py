@@ -64,7 +64,10 @@ async def dmail(main: MainParts, argument: str) -> None:
         return
     soul = await main.conversation.opened("dmails")
     if not soul.dmails.enabled:
-        main.bench.tell('D-Mails are off. Turn on "Allow D-Mails" in /settings (dmail.enabled).')
+        main.bench.tell(
+            "D-Mails are off.",
+            advice='Turn on "Allow D-Mails" in /settings (dmail.enabled), then start another session with /new.',
+        )
         return
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.preview.layout import DMAIL

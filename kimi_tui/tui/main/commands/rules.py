@@ -303,7 +303,7 @@ async def add_dir(main: MainParts, argument: str) -> None:
                 "Added folders",
                 partial(_folder_items, soul),
                 first=await _folder_items(soul),
-                empty="No folder was added. /add-dir DIR adds one until kimi-tui ends.",
+                empty="There are no added folders. /add-dir DIR adds one until you quit.",
             )
         )
         return
@@ -313,7 +313,7 @@ async def add_dir(main: MainParts, argument: str) -> None:
         main.bench.tell(str(bad), level="warning")
         return
     main.bench.tell(
-        f"The agent may use {soul.added.shown(path)} until kimi-tui ends: it reads there without asking, "
+        f"The agent may use {soul.added.shown(path)} until you quit: it reads there without asking, "
         "and edits and runs commands as the mode allows.",
         advice="A rewind does not restore the files of this folder.",
     )

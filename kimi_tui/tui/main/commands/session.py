@@ -274,7 +274,7 @@ _BACKENDS = {
 
 
 async def sandbox(main: MainParts, argument: str) -> None:
-    """Show the state of the sandbox for commands; with `reset`, empty their private caches."""
+    """Show the state of the sandbox for commands; with `reset`, delete their copies of package caches."""
     from kimi_tui.app_paths import short
     from kimi_tui.foreign_text import one_line
     from kimi_tui.tools.sandbox.policy import NoSandbox
@@ -284,16 +284,16 @@ async def sandbox(main: MainParts, argument: str) -> None:
     if argument not in ("", "reset"):
         main.bench.tell(
             f'"{argument[:20]}" is not an argument of /sandbox.',
-            advice="/sandbox shows the sandbox; /sandbox reset deletes the private caches of sandboxed commands.",
+            advice="/sandbox shows the sandbox; /sandbox reset deletes the commands' copies of package caches.",
             level="warning",
         )
         return
     try:
         if argument:
             gone = await soul.reset_sandbox()
-            text = f"Deleted the private caches of sandboxed commands ({format_size(gone.n_bytes)} freed)."
+            text = f"Deleted the commands' copies of package caches ({format_size(gone.n_bytes)} freed)."
             if gone.is_used:
-                text = f"Deleted {format_size(gone.n_bytes)} of the private caches of sandboxed commands. A running command still uses the rest."
+                text = f"Deleted {format_size(gone.n_bytes)} of the commands' copies of package caches. A running command still uses the rest."
             main.bench.tell(text)
             return
         state = await soul.sandbox_state()
@@ -302,15 +302,15 @@ async def sandbox(main: MainParts, argument: str) -> None:
         return
     except OSError as error:
         main.bench.tell(
-            f"The private caches of sandboxed commands could not be deleted: {error.strerror or error}.",
+            f"The commands' copies of package caches could not be deleted: {error.strerror or error}.",
             level="error",
         )
         return
     more = "".join(f", {one_line(short(Path(path)))}" for path in state.writable[1:])
     main.bench.tell(
-        f"Commands can write to the work folder{more}, temporary files and private copies of package caches "
+        f"Commands can write to the work folder{more}, temporary files and their own copies of package caches "
         f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
-        advice=f"The sandbox uses {_BACKENDS[state.backend]}. /sandbox reset deletes these copies.",
+        advice=f"/sandbox reset deletes the copies. The sandbox uses {_BACKENDS[state.backend]}.",
     )
 
 

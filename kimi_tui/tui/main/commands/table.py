@@ -296,7 +296,7 @@ COMMANDS = CommandTable(
     Command(
         "context",
         "Show the context",
-        "List the tokens in the context: system prompt, project notes, tools, messages.",
+        "Show the tokens that system prompt, project notes, tools and messages use.",
         session.context,
         opens=True,
         needs="model",
@@ -356,7 +356,7 @@ COMMANDS = CommandTable(
         "Show the MCP servers",
         "List the MCP servers and their tools; allow, restart or turn them off.",
         mcp.mcp,
-        argument="[allow | revoke | restart | login | on | off NAME]",
+        argument="[(allow | revoke | restart | login | on | off) NAME]",
         values=_one_of("allow", "revoke", "restart", "login", "on", "off"),
         opens=True,
         needs="model",
@@ -390,7 +390,7 @@ COMMANDS = CommandTable(
     Command(
         "add-dir",
         "Add a folder",
-        "Let the agent use another folder until kimi-tui ends; without DIR, list them.",
+        "Let the agent use another folder until you quit; without DIR, list them.",
         rules.add_dir,
         argument="[DIR]",
         opens=True,
@@ -408,7 +408,7 @@ COMMANDS = CommandTable(
     Command(
         "sandbox",
         "Show the sandbox",
-        "Show where commands can write; reset deletes their private caches.",
+        "Show where commands can write; reset deletes their copies of package caches.",
         session.sandbox,
         argument="[reset]",
         values=_one_of("reset"),
@@ -482,7 +482,7 @@ COMMANDS = CommandTable(
     Command(
         "review",
         "Review the changes",
-        "Let the agent review changes of the session (default), turn or since BRANCH.",
+        "Have changes reviewed: of the session (default), the last turn or since BRANCH.",
         changes.review,
         argument="[turn | session | BRANCH]",
         opens=True,
@@ -492,7 +492,7 @@ COMMANDS = CommandTable(
     Command(
         "commit",
         "Commit with git",
-        "Show what would be committed, have the message drafted, and commit.",
+        "Show what would be committed with a drafted message; commit if you confirm.",
         changes.commit,
         argument="[MESSAGE]",
         opens=True,
