@@ -474,6 +474,6 @@ async def test_the_command_line_takes_up_what_a_killed_program_left(
     session = scene.soul.session.id
     arguments = ["1", "--files", "restore", "--session", session]
     assert await asyncio.to_thread(time_travel.run, "switch", arguments) == 0
-    assert "1 future kept" in capsys.readouterr().err
+    assert "1 future is kept" in capsys.readouterr().err
     assert (scene.work / "alpha.txt").exists()
     assert scene.left() == []
