@@ -325,6 +325,26 @@ def test_a_folder_is_copied_with_modes_times_and_links(tmp_path: Path) -> None:
     assert os.readlink(copy / "link") == "deep/nowhere"
 
 
+@pytest.mark.parametrize("is_refused", [False, True], ids=["no such call", "refused"])
+def test_files_are_copied_where_the_kernel_copies_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    def refuses(*_: object) -> int:
+        raise OSError(errno.EXDEV, "cross-device")
+
+    if is_refused:
+        monkeypatch.setattr(os, "copy_file_range", refuses)
+    else:
+        monkeypatch.setattr("kimi_tui.filesystem._HAS_COPY_FILE_RANGE", False)
+        monkeypatch.delattr(os, "copy_file_range")
+    monkeypatch.setattr("kimi_tui.filesystem.COPY_CHUNK_BYTES", 1000)
+    (tmp_path / "source").mkdir()
+    content = os.urandom(2500)
+    (tmp_path / "source" / "file").write_bytes(content)
+    copy_tree(tmp_path / "source", tmp_path / "copy")
+    assert (tmp_path / "copy" / "file").read_bytes() == content
+
+
 def test_folders_of_many_files_are_spread_where_the_file_system_can(tmp_path: Path) -> None:
     lsattr = shutil.which("lsattr")
     if lsattr is None or b"ext4" not in subprocess.check_output(["df", "-T", tmp_path]):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,8 @@ from pydantic import ValidationError
 
 from kimi_tui import lenient_json
 from kimi_tui.external.agents import AgentProgram
-from kimi_tui.mcp.process import LineTooLong, ServerProcess, ServerStart, lines_of
+from kimi_tui.mcp.process import LineTooLong, ServerStart, ServerStreams, lines_of
 
-_BLOCK_BYTES = 64 << 10
 _IN_THREAD_BYTES = 256 << 10
 _UPDATES = frozenset(
     (
@@ -63,9 +61,7 @@ class AgentPipe:
         self._start = ServerStart(program.argv, program.environ, work_dir)
         self._errors = errors
         self._has_room = has_room
-        self._process: ServerProcess | None = None
-        self._pipes: list[asyncio.BaseTransport] = []
-        self._writer: asyncio.StreamWriter | None = None
+        self._streams: ServerStreams | None = None
         self._lines: AsyncGenerator[bytes] | None = None
         self._writing = asyncio.Lock()
         self._asked: set[object] = set()
@@ -84,19 +80,8 @@ class AgentPipe:
         Raises:
             OSError: it could not be started.
         """
-        loop = asyncio.get_running_loop()
-        self._process = process = await asyncio.to_thread(ServerProcess, self._start, self._errors)
-        source = asyncio.StreamReader(limit=_BLOCK_BYTES)
-        reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(source),
-            os.fdopen(process.stdout, "rb", buffering=0),
-        )
-        writing, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, os.fdopen(process.stdin, "wb", buffering=0)
-        )
-        self._writer = asyncio.StreamWriter(writing, protocol, None, loop)
-        self._pipes = [writing, reading]
-        self._lines = lines_of(source)
+        self._streams = await ServerStreams.opened(self._start, self._errors)
+        self._lines = lines_of(self._streams.source)
 
     async def send(self, message: dict[str, Any]) -> None:
         """Send one message.
@@ -104,7 +89,7 @@ class AgentPipe:
         Raises:
             ConnectionError: the program has ended, or takes no messages any more.
         """
-        if self._writer is None or self._is_closing or self.ended.is_set():
+        if self._streams is None or self._is_closing or self.ended.is_set():
             raise ConnectionError(self.why or "the program is no longer running")
         if "method" not in message:
             self._asked.discard(_hashable(message.get("id")))
@@ -112,8 +97,8 @@ class AgentPipe:
         line = json.dumps(message, ensure_ascii=True).encode() + b"\n"
         async with self._writing:
             try:
-                self._writer.write(line)
-                await self._writer.drain()
+                self._streams.sink.write(line)
+                await self._streams.sink.drain()
             except OSError as error:
                 raise ConnectionError(
                     f"it does not accept messages: {error.strerror or error}"
@@ -156,9 +141,8 @@ class AgentPipe:
         self._asked.add(_hashable(request))
 
     async def _note_end(self) -> None:
-        process = self._process
-        if process is not None and not self.why and not self._is_closing:
-            self.why = await asyncio.to_thread(process.how_ended)
+        if self._streams is not None and not self.why and not self._is_closing:
+            self.why = await self._streams.how_ended()
         self.ended.set()
 
     async def close(self) -> None:
@@ -167,16 +151,8 @@ class AgentPipe:
             return
         self._is_closing = True
         self._answered.set()
-        for pipe in self._pipes[:1]:
-            pipe.close()
-        if self._process is not None:
-            # Not even a cancelled task may leave a process behind.
-            closing = asyncio.get_running_loop().run_in_executor(None, self._process.close)
-            try:
-                await asyncio.shield(closing)
-            finally:
-                for pipe in self._pipes:
-                    pipe.close()
+        if self._streams is not None:
+            await self._streams.close()
         self.ended.set()
 
 

@@ -189,6 +189,63 @@ class ServerProcess:
                 os.close(one)
 
 
+class ServerStreams:
+    """A `ServerProcess` with its pipes as streams of asyncio; `opened` makes one.
+
+    Attributes:
+        source: what the program writes to standard output.
+        sink: its standard input.
+    """
+
+    def __init__(
+        self,
+        process: ServerProcess,
+        source: asyncio.StreamReader,
+        reading: asyncio.BaseTransport,
+        sink: asyncio.StreamWriter,
+    ) -> None:
+        self.source = source
+        self.sink = sink
+        self._process = process
+        self._reading = reading
+
+    @classmethod
+    async def opened(cls, start: ServerStart, log: Path) -> ServerStreams:
+        """Start the program.
+
+        Args:
+            start, log: as for `ServerProcess`.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        loop = asyncio.get_running_loop()
+        process = await asyncio.to_thread(ServerProcess, start, log)
+        source = asyncio.StreamReader(limit=_BLOCK_BYTES)
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(source),
+            os.fdopen(process.stdout, "rb", buffering=0),
+        )
+        writing, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(process.stdin, "wb", buffering=0)
+        )
+        return cls(process, source, reading, asyncio.StreamWriter(writing, protocol, None, loop))
+
+    async def how_ended(self) -> str:
+        """Wait for the end of a program whose output has ended; return how it ended, as a clause."""
+        return await asyncio.to_thread(self._process.how_ended)
+
+    async def close(self) -> None:
+        """End the program and everything that it started, also if the task that waits for it is cancelled."""
+        self.sink.transport.close()
+        # Not even a cancelled task may leave a process behind.
+        closing = asyncio.get_running_loop().run_in_executor(None, self._process.close)
+        try:
+            await asyncio.shield(closing)
+        finally:
+            self._reading.close()
+
+
 def program_path(command: str, environ: Mapping[str, str], folder: Path, work_dir: Path) -> str:
     """Return the full path of a server's program.
 

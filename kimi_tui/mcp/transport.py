@@ -21,14 +21,13 @@ import mcp_types
 from mcp.shared.message import SessionMessage
 
 from kimi_tui import lenient_json
-from kimi_tui.mcp.process import LineTooLong, ServerProcess, ServerStart, lines_of
+from kimi_tui.mcp.process import LineTooLong, ServerStart, ServerStreams, lines_of
 
 if TYPE_CHECKING:
     from mcp.client._transport import Transport, TransportStreams
 
 log = logging.getLogger(__name__)
 
-_BLOCK_BYTES = 64 << 10
 _IN_THREAD_BYTES = 256 << 10
 _MOST_TOOLS = 500
 """The most tools of one page, and characters of a name, a description and a schema. More is left out."""
@@ -53,33 +52,21 @@ class StdioTransport:
     def __init__(self, start: ServerStart, errors: Path) -> None:
         self._start = start
         self._errors = errors
-        self._process: ServerProcess | None = None
+        self._streams: ServerStreams | None = None
         self._jobs: list[asyncio.Task[None]] = []
-        self._pipes: list[asyncio.BaseTransport] = []
         self._closing = False
         self.ended = asyncio.Event()
         self.why = ""
 
     async def __aenter__(self) -> TransportStreams:
-        loop = asyncio.get_running_loop()
-        self._process = process = await asyncio.to_thread(ServerProcess, self._start, self._errors)
-        source = asyncio.StreamReader(limit=_BLOCK_BYTES)
-        reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(source),
-            os.fdopen(process.stdout, "rb", buffering=0),
-        )
-        writing, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, os.fdopen(process.stdin, "wb", buffering=0)
-        )
-        sink = asyncio.StreamWriter(writing, protocol, None, loop)
-        self._pipes = [writing, reading]
+        self._streams = streams = await ServerStreams.opened(self._start, self._errors)
         to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](16)
         write, from_session = anyio.create_memory_object_stream[SessionMessage](16)
 
         async def read_all() -> None:
             async with to_session:
                 try:
-                    async for message in _messages(source):
+                    async for message in _messages(streams.source):
                         await to_session.send(message)
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return
@@ -92,32 +79,25 @@ class StdioTransport:
             with contextlib.suppress(OSError, anyio.ClosedResourceError):
                 async for one in from_session:
                     text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    sink.write(text.encode("utf-8", "replace") + b"\n")
-                    await sink.drain()
+                    streams.sink.write(text.encode("utf-8", "replace") + b"\n")
+                    await streams.sink.drain()
 
         self._jobs = [asyncio.create_task(read_all()), asyncio.create_task(write_all())]
         return cast("TransportStreams", (read, write))
 
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
-        for pipe in self._pipes[:1]:
-            pipe.close()
-        if self._process is not None:
-            # Not even a cancelled task may leave a process behind.
-            closing = asyncio.get_running_loop().run_in_executor(None, self._process.close)
+        if self._streams is not None:
             try:
-                await asyncio.shield(closing)
+                await self._streams.close()
             finally:
-                for pipe in self._pipes:
-                    pipe.close()
                 for job in self._jobs:
                     job.cancel()
         self.ended.set()
 
     async def _note_end(self) -> None:
-        process = self._process
-        if process is not None and not self.why and not self._closing:
-            self.why = await asyncio.to_thread(process.how_ended)
+        if self._streams is not None and not self.why and not self._closing:
+            self.why = await self._streams.how_ended()
         self.ended.set()
 
 

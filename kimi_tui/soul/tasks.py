@@ -73,10 +73,10 @@ def shielded_at_once(
 
 async def _continued(begun: Coroutine[Any, Any, T], awaited: Any) -> T:
     """Go on with a coroutine that waits for something already."""
-    return await _Rest(begun, awaited)
+    return await _BegunWork(begun, awaited)
 
 
-class _Rest(Generic[T]):
+class _BegunWork(Generic[T]):
     """The rest of a coroutine that was begun outside of a task."""
 
     def __init__(self, begun: Coroutine[Any, Any, T], awaited: Any) -> None:

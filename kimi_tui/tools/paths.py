@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import is_under, links_to, real_path
+from kimi_tui.filesystem import is_under, links_to, note_path
 from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, ApprovalQuestion, ToolEnv
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
 from kimi_tui.tools.sandbox.policy import (
@@ -29,6 +29,7 @@ from kimi_tui.tools.sandbox.policy import (
     named_by_settings,
     repositories_behind,
 )
+from kimi_tui.tools.sandbox.remembered import OutsideLook, Remembered
 from kimi_tui.workspace.protected_names import (
     GuardedLink,
     NameList,
@@ -42,6 +43,8 @@ from kimi_tui.workspace.protected_names import (
 
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
+_remembered = Remembered()
+"""The places in the home folder and in the system, which are the same for nearly every path."""
 _NAMES_LIMIT = 5000
 """The number of names of a folder that are compared with a missing one."""
 
@@ -209,7 +212,7 @@ def protected_reason(
         environ: the environment variables, for this program's own files.
         links: the result of `links_around`, if it is known already.
     """
-    for names in _names(target, environ):
+    for names in _names(target, environ, _remembered.look()):
         if rule := runs_later().rule_in(names):
             if rule == folded(names[-1]):
                 return "other programs run such files, or read settings from them"
@@ -253,10 +256,10 @@ def is_secret_by_name(
     target: ResolvedPath, environ: Mapping[str, str], *, is_folder: bool = False
 ) -> bool:
     """Return whether its own name or place says so; such a file is in no snapshot."""
-    rules = secrets()
+    rules, look = secrets(), _remembered.look()
     return any(
-        rules.rule_in(names, is_folder=is_folder) for names in _names(target, environ)
-    ) or _is_in(target.real, target.root, [*_own_places(environ), *_secret_places(environ)])
+        rules.rule_in(names, is_folder=is_folder) for names in _names(target, environ, look)
+    ) or _is_in(target.real, target.root, [*_own_places(environ), *_secret_places(environ, look)])
 
 
 def links_around(target: ResolvedPath) -> list[GuardedLink]:
@@ -307,11 +310,12 @@ def secrets_below(
         return None
     above = () if target.inside else target.real.parts
     base = target.root if target.inside else target.real
-    places = [*_own_places(environ), *_secret_places(environ)]
+    look = _remembered.look()
+    places = [*_own_places(environ), *_secret_places(environ, look)]
     ours = [place for place in places if is_under(place, (str(base),))]
     links = [link for link in links if Path(link.real).is_relative_to(base)]
     rules = secrets()
-    in_home = _folders_of_home(str(target.root), environ)
+    in_home = _folders_of_home(str(target.root), environ, look)
 
     def is_secret(path: bytes) -> bool:
         name = os.fsdecode(path)
@@ -334,7 +338,9 @@ def _runs_other(target: ResolvedPath, before: str | None, after: str) -> bool:
     return old is None or new is None or old != new
 
 
-def _names(target: ResolvedPath, environ: Mapping[str, str]) -> list[tuple[str, ...]]:
+def _names(
+    target: ResolvedPath, environ: Mapping[str, str], look: OutsideLook
+) -> list[tuple[str, ...]]:
     """Return the names to check: those of the real path, and of the path as written (a link may have a harmless target). In a
     folder of configurations or the like they include the names from the home folder.
     """
@@ -344,20 +350,27 @@ def _names(target: ResolvedPath, environ: Mapping[str, str]) -> list[tuple[str, 
         asked = asked.relative_to(target.root)
     elif asked.is_absolute() and target.inside:
         asked = Path(asked.name)
-    in_home = _names_from_home(str(target.real), _folders_of_home(str(target.root), environ))
+    in_home = _names_from_home(str(target.real), _folders_of_home(str(target.root), environ, look))
     return [*(path.parts for path in (real, asked) if path.parts), *in_home]
 
 
-def _folders_of_home(root: str, environ: Mapping[str, str]) -> list[tuple[tuple[str, ...], str]]:
+def _folders_of_home(
+    root: str, environ: Mapping[str, str], look: OutsideLook
+) -> list[tuple[tuple[str, ...], str]]:
     """Return the `XDG_FOLDERS` with their usual names and present paths; but none that contains the work folder, which would
     then be protected as a whole.
     """
-    return [
-        (tuple(usual.split("/")), place)
-        for usual in app_paths.XDG_FOLDERS
-        for place in map(real_path, app_paths.home_places(environ, usual))
-        if place == root or not is_under(root, (place,))
-    ]
+
+    def found() -> list[tuple[tuple[str, ...], str]]:
+        links_to(app_paths.home_of(environ) or "/")
+        return [
+            (tuple(usual.split("/")), links_to(place)[1])
+            for usual in app_paths.XDG_FOLDERS
+            for place in app_paths.home_places(environ, usual)
+        ]
+
+    folders = look.at("folders of home", frozenset(environ.items()), found)
+    return [one for one in folders if one[1] == root or not is_under(root, (one[1],))]
 
 
 def _names_from_home(
@@ -379,8 +392,15 @@ def _own_places(environ: Mapping[str, str]) -> list[str]:
     return [place for links, end in ways for place in (*links, end)]
 
 
-def _secret_places(environ: Mapping[str, str]) -> list[str]:
-    return [real_path(place) for place in secret_places(environ) if os.path.lexists(place)]
+def _secret_places(environ: Mapping[str, str], look: OutsideLook) -> list[str]:
+    def found() -> list[str]:
+        links_to(app_paths.home_of(environ) or "/")
+        places = secret_places(environ)
+        for place in places:
+            note_path(place)
+        return [links_to(place)[1] for place in places if os.path.lexists(place)]
+
+    return look.at("secrets", frozenset(environ.items()), found)
 
 
 def _is_in(path: Path, root: Path, places: Iterable[str]) -> bool:

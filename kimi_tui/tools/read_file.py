@@ -120,7 +120,7 @@ async def _read(
     return _outcome(target, params, source, window, numbered_from, format_facts)
 
 
-class _Found(NamedTuple):
+class _FoundFile(NamedTuple):
     """What was found at a path.
 
     Attributes:
@@ -136,14 +136,14 @@ class _Found(NamedTuple):
     data: bytes | None = None
 
 
-def _found(path: str, env: ToolEnv) -> _Found:
+def _found(path: str, env: ToolEnv) -> _FoundFile:
     """Look at a path, and read a small file at once, which takes less than another thread would; call it in a thread."""
     target = locate(path, env.work_dir, env.environ)
     if not target.inside:
-        return _Found(target, _n_links(target), asks=True)
+        return _FoundFile(target, _n_links(target), asks=True)
     if holds_secrets(target, env.environ):
-        return _Found(target, 1, asks=True)
-    return _Found(target, 1, asks=False, data=_small_file(target))
+        return _FoundFile(target, 1, asks=True)
+    return _FoundFile(target, 1, asks=False, data=_small_file(target))
 
 
 def _small_file(target: ResolvedPath) -> bytes | None:

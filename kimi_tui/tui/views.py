@@ -119,6 +119,8 @@ class Views:
         """Take in events of the history, which are shown when it is complete (`history_told`)."""
         if self._untold is None:
             self._untold = UnshownSession(self._transcript, self._begins_with)
+            # `settle_history` makes the rows, which costs less than growing them with each step.
+            self._untold.session.timeline.rows.reset()
         # There is nothing to rebuild it from but this.
         self._untold.take(records, report_of(self._transcript))
 

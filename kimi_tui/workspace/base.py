@@ -1,6 +1,6 @@
 """`Base`: the files of one snapshot as a folder of this program's own, moved from snapshot to snapshot by their differences.
 
-Making it takes two thirds of a second of processor time for 20,000 files, three quarters of it in the system calls, moving it to a near
+Making it takes two thirds of a second of processor time for 20,000 files, five sixths of it in the system calls, moving it to a near
 snapshot some milliseconds. It is the lower layer of every view of the past, so nothing but `Base.move` ever writes to it, and only while no view is open.
 
     PLACE/lock        held by the process that uses the base

@@ -352,7 +352,7 @@ class GuardedLink(NamedTuple):
 _known: dict[str, dict[GuardedLink, None]] = {}
 
 
-class _Listing(NamedTuple):
+class _LinkListing(NamedTuple):
     """What `links_in` found in one folder.
 
     Attributes:
@@ -368,7 +368,7 @@ class _Listing(NamedTuple):
     folders: Mapping[str, bool]
 
 
-_listings: dict[tuple[str, int], dict[tuple[str, ...], _Listing]] = {}
+_listings: dict[tuple[str, int], dict[tuple[str, ...], _LinkListing]] = {}
 """The listings of each searched folder and depth, by the names on the path to the listed one."""
 
 
@@ -383,7 +383,7 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
         deepest: the number of levels to descend; with 0 only guarded folders at the top are entered.
     """
     before = _listings.get((folder, deepest), {})
-    used: dict[tuple[str, ...], _Listing] = {}
+    used: dict[tuple[str, ...], _LinkListing] = {}
     waiting = deque[tuple[tuple[str, ...], str, bool]]([((), folder, False)])
     n_looked_at = 0
     settled = time.time_ns() - SETTLED_NS
@@ -398,18 +398,21 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
             continue
         if known is None or known.stamp != stamp or known.n_names > most:
             known = _listed(place, above, stamp, most, known, is_guarded=is_guarded)
-        if known.stamp and max(stamp[:2]) < settled and known.n_names < most:
-            used[above] = known
+        if not known.stamp or max(stamp[:2]) >= settled or known.n_names >= most:
+            # It is listed again the next time, with what is known of its folders.
+            known = known._replace(stamp=())
+        used[above] = known
         n_looked_at += known.n_names if above else 0
+        start = place if place.endswith("/") else f"{place}/"
         for name in known.links:
-            remember_link(folder, os.path.join(place, name))
+            remember_link(folder, start + name)
         in_git = any(folded(name) == ".git" for name in above)
+        enters, enters_guarded = len(above) < deepest, len(above) < max(deepest, 1) + 2 * in_git
         for name, is_guarded_too in known.folders.items():
-            inner = ((*above, name), os.path.join(place, name), is_guarded_too)
-            if is_guarded_too and len(above) < max(deepest, 1) + 2 * in_git:
-                waiting.appendleft(inner)
-            elif not is_guarded_too and len(above) < deepest:
-                waiting.append(inner)
+            if is_guarded_too and enters_guarded:
+                waiting.appendleft(((*above, name), start + name, True))
+            elif not is_guarded_too and enters:
+                waiting.append(((*above, name), start + name, False))
     _listings[folder, deepest] = used
     return known_links(folder)
 
@@ -425,10 +428,10 @@ def _listed(
     above: tuple[str, ...],
     stamp: tuple[int, ...],
     most: int,
-    before: _Listing | None,
+    before: _LinkListing | None,
     *,
     is_guarded: bool,
-) -> _Listing:
+) -> _LinkListing:
     """List a folder, whose folders were judged before where an earlier listing has them."""
     passed_over = _STORES if any(folded(name) == ".git" for name in above) else PASSED_OVER
     judged: Mapping[str, bool] = {} if before is None else before.folders
@@ -449,7 +452,7 @@ def _listed(
                     is_one = is_guarded or _is_guarded((*above, name), is_folder=True)
                 folders[name] = is_one
         is_whole = True
-    return _Listing(stamp if is_whole else (), n_names, links, folders)
+    return _LinkListing(stamp if is_whole else (), n_names, links, folders)
 
 
 def known_links(folder: str) -> list[GuardedLink]:

@@ -515,6 +515,7 @@ class Tracker:
             OSError: the disk refused; each file has its planned or its former state.
         """
         self._scan()
+        self._log.sync()
         copied, texts = stored_snapshots(folder)
         begun, known = copied.get(since), self._log.get(since)
         if begun is None or known is None:

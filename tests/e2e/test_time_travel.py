@@ -324,6 +324,8 @@ def test_a_file_that_someone_else_changed_comes_back_only_when_it_is_chosen(
 
     # Restore files only: the conversation stays as it is.
     person.clicks("Restore files only")
+    # The preview says the same before it is answered.
+    person.sees_no("Rewind to #3")
     person.sees_all("2 files restored, 1 deleted", "#6 Quoted fields")
     assert files(work) == {
         "build.txt": "built\n",

@@ -145,17 +145,8 @@ async def test_opening_and_closing_the_session_brings_nothing_into_the_folder(
     test_agents.TASKS[:] = [["alpha", "beta"]]
     async with ChatServer(check=test_agents.act) as server:
         set_environment(monkeypatch, tmp_path, server.base_url)
-        program = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            PROGRAM.format(patch=""),
-            cwd=work,
-            stdout=asyncio.subprocess.PIPE,
-            limit=1 << 24,
-        )
-        await until(program, PHASES["its command"])
-        program.kill()
-        await program.wait()
+        async with program(work, "do both", "sandboxed") as started:
+            await until(started, PHASES["its command"])
         await nothing_runs(work)
         launch = launch_of(Options(work_dir=str(work), newest=True, mode="sandboxed"))
         soul = (await open_session(launch)).soul

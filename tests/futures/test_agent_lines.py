@@ -12,11 +12,12 @@ import pytest
 from support.soul import launch_at
 
 from kimi_tui.futures import agent_copies, set_files
-from kimi_tui.futures.agent_child import ProgramApproval
+from kimi_tui.futures.agent_child import AgentChild, ProgramApproval
 from kimi_tui.futures.agent_copies import CopySet, _Copy
-from kimi_tui.futures.orders import Order, event_record, question_record
+from kimi_tui.futures.orders import AgentOrder, Order, event_record, question_record
 from kimi_tui.futures.turns import ModelServer, ModelTurns
 from kimi_tui.futures.values import NoFutures
+from kimi_tui.llm.message import user_message
 from kimi_tui.session.session import Session
 from kimi_tui.soul.agent_copies import CopyEnd, NoCopies
 from kimi_tui.tools.base import ApprovalQuestion, Asks
@@ -382,3 +383,84 @@ async def test_where_the_files_cannot_be_made_the_reason_is_told_and_nothing_is_
         await copies.open()
     assert str(no.value) == why
     assert copies._is_closed
+
+
+class Heard:
+    """Stands for the engine of a sub-agent in its process."""
+
+    def __init__(self, messages: Sequence[Any] = ()) -> None:
+        self.did: list[Any] = []
+        self.facts: tuple[ev.Event, ...] = (ev.ModeChanged("all"),)
+        self.status = ev.TitleChanged("a title")
+        self.session = SimpleNamespace(context=SimpleNamespace(messages=messages))
+        self.inbox = SimpleNamespace(steers=())
+        self.wire = SimpleNamespace(publish=self.did.append)
+
+    def say(self, text: str) -> None:
+        self.did.append(("say", text))
+
+    async def run(self, text: str) -> None:
+        self.did.append(("run", text))
+
+    async def resume(self) -> None:
+        self.did.append("resume")
+
+
+def process(message: str = "", said: Sequence[str] = ()) -> tuple[AgentChild, list[Any]]:
+    """Return the object of a sub-agent's process, and the list of what it tells."""
+    agent = AgentOrder("general-1", "owner", "work", {}, list(said), 3, 0, 0.0)
+    told: list[Any] = []
+    child = AgentChild(
+        Order("session", message, {}, {}, agent=agent._asdict()),
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+    )
+    child._tell = told.append  # type: ignore[method-assign]
+    return child, told
+
+
+@pytest.mark.parametrize(
+    ("message", "said", "messages", "did"),
+    [
+        ("Do it.", [], [], [("run", "Do it.")]),
+        ("", ["now"], [user_message("hi")], [("say", "now"), "resume"]),
+        ("", [], [user_message("hi")], ["resume"]),
+        ("", [], [], []),
+    ],
+)
+async def test_its_turn_begins_or_goes_on(
+    message: str, said: list[str], messages: list[Any], did: list[Any]
+) -> None:
+    child, told = process(message, said)
+    soul = Heard(messages)
+    await child._turn(soul)  # type: ignore[arg-type]
+    assert soul.did == did
+    assert told == [{"facts": [event_record(soul.facts[0]), event_record(soul.status)]}]
+    assert child._turn_over.is_set() == (not did)
+
+
+async def test_its_process_takes_what_the_program_tells() -> None:
+    child, told = process()
+    # Before its session is open there is nothing to tell.
+    for line in ({"type": "steer", "text": "x"}, {"type": "mode"}, {"type": "answered", "id": 1}):
+        assert child._take(line)
+    wire = Wire()
+    its = child._approve("ask", wire)
+    assert isinstance(its, ProgramApproval)
+    soul = Heard()
+    child._soul = soul  # type: ignore[assignment]
+    event = ev.ModeChanged("all")
+    assert child._take({"type": "event", "event": event_record(event)})
+    assert child._take({"type": "event", "event": "nonsense"})
+    assert child._take({"type": "mode", "mode": "plan"})
+    assert child._take({"type": "steer", "text": "now"})
+    assert its.mode == "plan"
+    asking = asyncio.create_task(its.ask(QUESTION, key="k", tool="WriteFile"))
+    await asyncio.sleep(0)
+    assert child._take({"type": "answered", "id": 1, "text": "yes"})
+    assert await asking == "yes"
+    assert not child._take({"type": "go"})
+    child._end = ev.TurnEnd("done")
+    assert child._take({"type": "steer", "text": "too late"})
+    assert soul.did == [event, ("say", "now")]
+    assert told[1:] == [{"unsaid": "too late"}]

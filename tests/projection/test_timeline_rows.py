@@ -8,7 +8,8 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.story import Teller
+from support.effort import n_steps
+from support.story import Teller, whole_story
 
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import Builder, TimelineRow, TimelineRows
@@ -255,3 +256,21 @@ def test_a_history_gives_the_same_view(operations: list[tuple[str, int]]) -> Non
         for record in teller.records[first:]:
             model.apply(record)
     assert facts_of(model_of(teller.records).rows) == facts_of(model.rows)
+
+
+def test_rows_that_are_made_at_the_end_are_the_same_for_less_work() -> None:
+    grown, late = TimelineModel(), TimelineModel()
+    late.rows.reset()
+    records = whole_story().records
+
+    def tell(model: TimelineModel) -> None:
+        for record in records:
+            model.apply(record)
+        for _ in model.settle():
+            pass
+
+    work = n_steps(lambda: tell(grown))
+    assert n_steps(lambda: tell(late)) < work
+    assert [(row.kind, row.order, row.lanes, row.key) for row in late.rows] == [
+        (row.kind, row.order, row.lanes, row.key) for row in grown.rows
+    ]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from support.cases import each
 
 from kimi_tui.llm.message import Message, user_message
+from kimi_tui.prompts import prompt
 from kimi_tui.soul import messages as im
 
 KIMI_CLI_DMAIL = (
@@ -57,6 +58,9 @@ ANSWER = Message(role="assistant", content="Done.")
 ASIDE = [user_message("<system>CHECKPOINT 7</system>"), user_message("<system-reminder>look")]
 
 
+REPORT = [user_message(prompt("user_command", FACTS="exit code 0", OUTPUT="out").strip())]
+
+
 @each(
     "messages, is_open",
     [
@@ -69,6 +73,8 @@ ASIDE = [user_message("<system>CHECKPOINT 7</system>"), user_message("<system-re
         ([ANSWER.model_copy(update={"interrupted": True})], True),
         ([ANSWER, user_message(KIMI_CLI_DMAIL)], True),
         (ASIDE, False),
+        ([user_message("hello"), *REPORT], False),
+        ([*REPORT, user_message("hello")], True),
     ],
 )
 def test_whether_a_line_ends_in_the_middle(messages: list[Message], is_open: bool) -> None:

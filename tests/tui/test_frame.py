@@ -22,7 +22,7 @@ def test_the_header_loses_branch_then_model_then_folder() -> None:
     parts = ["branch", "model", "folder"]
     left: list[list[str]] = []
     for width in range(120, 20, -1):
-        fitted = fit_heading(HEADING, width)
+        fitted = fit_heading(HEADING, width, "…")
         shown = [part for part in parts if getattr(fitted, part)]
         if not left or left[-1] != shown:
             left.append(shown)
@@ -34,27 +34,27 @@ def test_a_long_folder_loses_its_middle_before_the_title_loses_anything() -> Non
     heading = HeaderText(
         "Fix the quoted fields", "~/work/clients/some-company/importer", mode="ask"
     )
-    whole = fit_heading(heading, 76)
+    whole = fit_heading(heading, 76, "…")
     assert (whole.title, whole.folder) == (heading.title, heading.folder)
-    shorter = fit_heading(heading, 56)
+    shorter = fit_heading(heading, 56, "…")
     assert (shorter.title, shorter.folder) == (heading.title, "~/…/importer")
-    shortest = fit_heading(heading, 39)
+    shortest = fit_heading(heading, 39, "…")
     assert (shortest.title, shortest.folder) == ("Fix the quoted fiel…", "…/importer")
-    assert fit_heading(heading, 29) == ("Fix the quoted fields", "", "", "", "ask", "")
+    assert fit_heading(heading, 29, "…") == ("Fix the quoted fields", "", "", "", "ask", "")
 
 
 def test_what_has_no_sandbox_is_said_where_all_is_allowed() -> None:
     modes = {
-        mode: fit_heading(HEADING._replace(mode=mode, sandbox=False), 120).mode
+        mode: fit_heading(HEADING._replace(mode=mode, sandbox=False), 120, "…").mode
         for mode in MODE_TITLES
     }
     assert modes == {**MODE_TITLES, "all": "allow all, no sandbox"}
-    assert fit_heading(HEADING._replace(mode="all"), 120).mode == "allow all"
+    assert fit_heading(HEADING._replace(mode="all"), 120, "…").mode == "allow all"
 
 
 @given(st.text(max_size=80), st.text(max_size=40), st.integers(30, 150))
 def test_the_header_never_overflows(title: str, folder: str, width: int) -> None:
-    fitted = fit_heading(HeaderText(title, folder, "main", "m", "all"), width)
+    fitted = fit_heading(HeaderText(title, folder, "main", "m", "all"), width, "…")
     cells = cell_len(fitted.title) + sum(
         gap + cell_len(part)
         for gap, part in (

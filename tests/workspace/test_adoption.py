@@ -230,7 +230,11 @@ def test_a_copy_is_told_the_stamps_of_the_frozen_files_that_are_as_in_its_log(sc
     files = dict(scene.tracker.log.latest)
     del files["b"]
     (base / "c").write_text("longer than it was\n")
-    hand_over_stamps([copy / "snapshots.jsonl"], base, files)
+    again, other = (scene.top / name / "files" for name in ("again", "other"))
+    shutil.copytree(copy, again)
+    shutil.copytree(copy, other)
+    SnapshotLog(other / "snapshots.jsonl").mark("other")
+    hand_over_stamps([one / "snapshots.jsonl" for one in (copy, again, other)], base, files)
     log = SnapshotLog(copy / "snapshots.jsonl")
     stamps = dict(log.folders((7, 7))[""].rows.stamps())
     assert {name for name, stamp in stamps.items() if stamp} == {"a", "d", "e"}

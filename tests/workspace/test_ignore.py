@@ -51,6 +51,18 @@ def test_folders_of_version_control_by_any_name(name: str, is_one: bool) -> None
     assert is_of_version_control(name) == is_one
 
 
+@pytest.mark.parametrize(
+    ("rule", "name", "is_ignored"),
+    [
+        # What ends no class of characters is a set of them; git reads it so.
+        *(("[[:]a", name, True) for name in ("[a", ":a")),
+        *(("[[:digit:]]a", "1a", True), ("[[:digit:]]a", "xa", None), ("[[:]a", "1a", None)),
+    ],
+)
+def test_sets_and_classes_of_characters(rule: str, name: str, is_ignored: bool | None) -> None:
+    assert IgnoreFile(f"{rule}\n").verdict(name, is_folder=False) is is_ignored
+
+
 def grow(root: Path) -> None:
     for name in TREE:
         path = root / name

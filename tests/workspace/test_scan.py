@@ -23,7 +23,7 @@ from kimi_tui.workspace import restore, scan
 from kimi_tui.workspace.file_table import edited
 from kimi_tui.workspace.manifest import REST, Limits, ManifestEntry, was_looked_for
 from kimi_tui.workspace.restore import FileChange
-from kimi_tui.workspace.scan import Scanner
+from kimi_tui.workspace.scan import Scanner, _with, _without
 from kimi_tui.workspace.store import BlobStore
 
 
@@ -417,3 +417,10 @@ def test_names_that_only_look_like_ours_are_kept(tmp_path: Path, name: str) -> N
     (root / name).write_text("somebody's")
     (root / ".a.0123456789ab.tmp").mkdir()
     assert set(scanned(scanner)) == {name, ".a.0123456789ab.tmp"}
+
+
+def test_one_name_comes_and_goes() -> None:
+    assert _with("b", ("a", "c")) == ("a", "b", "c")
+    assert _with("b", ("a", "b")) == ("a", "b")
+    assert _without("b", ("a", "b", "c")) == ("a", "c")
+    assert _without("b", ("a", "c")) == ("a", "c")

@@ -625,7 +625,7 @@ class _Listing(NamedTuple):
     Attributes:
         stamp: the stamp of the folder; None if it was not read completely, or changed so recently that an equal stamp proves nothing.
         n_entries: the number of entries read.
-        folders: the folders to search, and whether everything in them runs later.
+        folders: the folders to search: path, folded names of the path (`_listing`), and whether everything in it runs later.
         guarded: names that are secret or run later: whether the name is secret, whether it runs later, whether it is a folder.
         gits: the names of its repository, in each spelling.
         is_bare: whether it is a repository without a working tree.
@@ -633,11 +633,12 @@ class _Listing(NamedTuple):
         named: names of files that run when the user starts the program that reads them.
         deeper: folders that are searched only for repositories.
         is_cut: whether the folder has more entries than are read.
+        is_plain: whether it has nothing but folders to search, as nearly all have.
     """
 
     stamp: _Stamp | None
     n_entries: int
-    folders: list[tuple[str, bool]]
+    folders: list[tuple[str, tuple[str, ...], bool]]
     guarded: list[tuple[str, bool, bool, bool]]
     gits: list[str]
     is_bare: bool
@@ -645,6 +646,7 @@ class _Listing(NamedTuple):
     named: list[str]
     deeper: list[str]
     is_cut: bool
+    is_plain: bool
 
 
 class FolderMemory:
@@ -722,11 +724,15 @@ def _look(
             unseen.append(folder)
         if not is_top and not (listing.is_cut and listing is known.get(folder)):
             n_looked_at += listing.n_entries
+        if above and (above[-1] in PASSED_OVER or above[-1] == _PROVIDERS):
+            packages.append(folder)
+        for inner, names, runs_later in listing.folders:
+            (waiting if not known or inner in known else newer).append((inner, names, runs_later))
+        if listing.is_plain:
+            continue
         deeper += [os.path.join(folder, name) for name in listing.deeper]
         for name in listing.named:
             stamps |= _stamped(os.path.join(folder, name))
-        if above and (above[-1] in PASSED_OVER or above[-1] == _PROVIDERS):
-            packages.append(folder)
         sockets += [os.path.join(folder, name) for name in listing.sockets]
         repositories += [folder] if listing.gits and not is_top else []
         gits += [os.path.join(folder, name) for name in listing.gits]
@@ -744,10 +750,6 @@ def _look(
                 top += {*inside, *(link for link in followed if _under(link, (work,)))}
             if runs_later and not is_folder:
                 stamps |= _stamped(path)
-        for name, runs_later in listing.folders:
-            inner = os.path.join(folder, name)
-            ahead = waiting if inner in known or not known else newer
-            ahead.append((inner, (*above, folded(name)), runs_later))
     stamps |= _package_stamps(packages)
     for folder in deeper:
         # The list grows during the loop.
@@ -846,7 +848,7 @@ def _listing(
     # certificates that programs need. `_package_stamps` finds the files that run later there by their places.
     is_package = bool(above) and above[-1] in PASSED_OVER
     is_deepest = is_package or len(above) >= _DEEPEST
-    folders: list[tuple[str, bool]] = []
+    folders: list[tuple[str, tuple[str, ...], bool]] = []
     guarded: list[tuple[str, bool, bool, bool]] = []
     gits: list[str] = []
     sockets: list[str] = []
@@ -881,22 +883,24 @@ def _listing(
             elif not is_folder and not is_package and started.covers(seen, is_folder=False):
                 named.append(name)
             if is_folder and not is_secret and not is_deepest and name != "__pycache__":
-                folders.append((name, runs_later))
+                folders.append((os.path.join(folder, name), seen, runs_later))
         else:
             is_whole = True
     is_cut = n_entries > _MOST_IN_FOLDER and not is_top
     is_settled = (is_whole or is_cut) and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
+    is_bare = len(parts) == len(BARE)
     return _Listing(
         stamp if is_settled else None,
         n_entries,
         folders,
         guarded,
         gits,
-        is_bare=len(parts) == len(BARE),
+        is_bare=is_bare,
         sockets=sockets,
         named=named,
         deeper=deeper,
         is_cut=is_cut,
+        is_plain=not (guarded or gits or is_bare or sockets or named or deeper),
     )
 
 

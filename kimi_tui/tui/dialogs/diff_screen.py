@@ -263,7 +263,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         keys += [("j, k", "line"), ("Enter", "who wrote it")] if self._chooses else []
         keys += [("n, p", "file")]
         keys += [("y", "copy patch")] if self._patch is not None else []
-        width = min(self.app.size.width, _WIDEST) - _EDGES
+        width = min(app_of(self).size.width, _WIDEST) - _EDGES
         room = width - cell_len(words) - 3 if words else width
         named = [f"{key} {meaning}" for key, meaning in fit_hints([*keys, ("Esc", "close")], room)]
         self._scroll.border_subtitle = Content(

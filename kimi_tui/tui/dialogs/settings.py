@@ -134,7 +134,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         frame = Vertical(self._list, self._about, self._status, self._keys)
         frame.border_title = Content("Settings")
         glyphs = glyphs_of(self)
-        room = min(self.app.size.width, _WIDEST) - _EDGES
+        room = min(app_of(self).size.width, _WIDEST) - _EDGES
         frame.border_subtitle = Content(path(short(self._file.path), room, glyphs.cut))
         yield frame
 

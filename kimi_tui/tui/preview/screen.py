@@ -285,7 +285,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     @property
     def _frame_title(self) -> Content:
         glyphs = glyphs_of(self)
-        room = min(layout.WIDEST, self.app.size.width - 2) - _TITLE_EDGES
+        room = min(layout.WIDEST, app_of(self).size.width - 2) - _TITLE_EDGES
         return Content(cut(drawn(layout.frame_title(self._state), glyphs), room, glyphs.cut))
 
     def on_resize(self) -> None:

@@ -292,7 +292,7 @@ class FoundMatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
+class _MatchPlaces:
     """The number of matches before each block that has some, by its key, and of all matches.
 
     `known_for` is the number of all blocks and the key of the last one: other changes of blocks are followed by a scan.
@@ -319,7 +319,7 @@ class Finder:
         self._pattern = pattern_of(query)
         self._counts: dict[int, tuple[int, int]] = {}
         """For each block, by its key: the version when it was counted, and its number of matches."""
-        self._held: _Held | None = None
+        self._held: _MatchPlaces | None = None
         """Where the counted matches are; None where counts or blocks have changed since."""
         self._room: LayoutRoom | None = None
         self._complete = False
@@ -435,12 +435,12 @@ class Finder:
             at = before + current.number + 1
         return SearchCount(self.query, min(at, held.total), held.total, self._complete)
 
-    def _hold(self, blocks: Sequence[Block]) -> Generator[None, None, _Held]:
+    def _hold(self, blocks: Sequence[Block]) -> Generator[None, None, _MatchPlaces]:
         """Return where the counted matches are."""
         known_for = (len(blocks), blocks[-1].key if blocks else 0)
         if self._held is not None and self._held.known_for == known_for:
             return self._held
-        held, counts, total = _Held(known_for), self._counts, 0
+        held, counts, total = _MatchPlaces(known_for), self._counts, 0
         # This runs for tens of thousands of blocks, ten times a second.
         for turn, block in enumerate(tuple(blocks), 1):
             known = counts.get(block.key)

@@ -105,7 +105,7 @@ def test_the_sign_has_its_place_at_every_width(width: int) -> None:
     heading = HeaderText(
         "A long title of a session", "~/work/folder", "main", "kimi-k2", unsaved=True
     )
-    shown = fit_heading(heading, width)
+    shown = fit_heading(heading, width, "…")
     assert shown.trouble == "! not saved"
     parts = [p for p in (shown.title, shown.folder, shown.model, shown.mode, shown.trouble) if p]
     taken = sum(map(len, parts)) + 3 * (len(parts) - 1)

@@ -175,7 +175,14 @@ async def test_what_is_asked_of_files_at_a_fork_and_where_a_replay_goes_on(
     tmp_path: Path, picture: Pictures, size: tuple[int, int]
 ) -> None:
     label = 'Fields with "" inside break the importer. Fix it, with a test.'
-    files = FilesPreview(UNDONE.files.files) if UNDONE.files else None
+    assert UNDONE.files is not None
+    # Here the figures are those of the change since then, and not of what an undo does.
+    files = FilesPreview(
+        tuple(
+            replace(one, added=one.removed, removed=one.added) if one.is_new else one
+            for one in UNDONE.files.files
+        )
+    )
     left = replace(
         UNDONE, target=Target(11), label=label, tokens_after=43_300, left_as=0, files=files
     )

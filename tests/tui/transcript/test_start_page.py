@@ -39,23 +39,23 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_known_of_the_folder(facts: FolderFacts, words: str) -> None:
-    assert facts_words(facts, "/home/me/work/importer", 81, 37) == words
+    assert facts_words(facts, "/home/me/work/importer", 81, 37, "…") == words
 
 
 def test_a_long_folder_loses_its_middle_and_the_figures_stay() -> None:
     facts = FolderFacts(1_204, notes=("AGENTS.md",))
     folder = "/home/me/work/clients/some-company/importer"
-    assert facts_words(facts, folder, 60, 13) == (
+    assert facts_words(facts, folder, 60, 13, "…") == (
         "1,204 files in importer. The agent reads AGENTS.md."
     )
     for width in range(20, 90):
-        words = facts_words(facts, folder, width, 13)
+        words = facts_words(facts, folder, width, 13, "…")
         assert words.startswith("1,204 file")
         assert cell_len(words) <= width - 6
 
 
 def test_the_name_of_a_folder_gives_the_terminal_no_orders() -> None:
-    words = facts_words(FolderFacts(2), "/srv/\x1b[2J\nevil\x07", 81, 37)
+    words = facts_words(FolderFacts(2), "/srv/\x1b[2J\nevil\x07", 81, 37, "…")
     assert words.isprintable()
     assert "evil" in words
 

@@ -131,7 +131,7 @@ COMMANDS = CommandTable(
     Command(
         "worldline",
         "Read a world line",
-        "Show world line K in place of the chat; without K, choose one or go back.",
+        "Show world line K in place of the chat; without K, choose it or return.",
         world_lines.read,
         argument="[K]",
         opens=True,

@@ -1,0 +1,34 @@
+"""What is known of a path from places elsewhere, and kept from one look to the next."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kimi_tui.tools.paths import holds_secrets, locate
+from kimi_tui.tools.sandbox import remembered
+from kimi_tui.workspace import protected_names
+
+
+def test_a_new_place_of_secrets_in_the_home_folder_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place of secrets is a link into the work folder: what it leads to holds secrets from then on."""
+    monkeypatch.setattr(remembered, "SETTLED_NS", -(10**18))
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (home, work / "keys"):
+        folder.mkdir(parents=True)
+    environ = {"HOME": str(home)}
+    target = locate("keys/one", work, environ)
+    place = next(
+        Path(one) for one in protected_names.secret_places(environ) if Path(one).parent == home
+    )
+    os.utime(home, ns=(1, 1))
+    assert [holds_secrets(target, environ) for _ in range(2)] == [False, False]
+    place.symlink_to(work / "keys")
+    assert holds_secrets(target, environ)
+    place.unlink()
+    os.utime(home, ns=(2, 2))
+    assert not holds_secrets(target, environ)
