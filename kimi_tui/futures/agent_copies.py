@@ -292,8 +292,8 @@ class _Copy:
             if record is not None and not record.source:
                 if isinstance(record.event, StepRetry) and record.event.status in _TOO_MANY:
                     self._turns.refused(self._key)
-                if isinstance(record.event, SteerTaken) and self._unread:
-                    self._unread.pop(0)
+                if isinstance(record.event, SteerTaken) and not record.event.handed_back:
+                    del self._unread[:1]
                 self.owner.heard(record)
         elif "gate" in line:
             turns = self._turns

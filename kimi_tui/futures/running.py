@@ -548,7 +548,7 @@ class Futures:
         match event:
             case ev.StepBegin(n):
                 self._change(future, step=n)
-            case ev.SteerTaken():
+            case ev.SteerTaken(handed_back=False):
                 del future.unread[:1]
             case ev.ApprovalRequest():
                 future.asked[event.id] = event

@@ -178,7 +178,11 @@ def test_it_sleeps_and_wakes(configured: Program) -> None:
 @pytest.mark.parametrize(
     ("then", "code", "words"),
     [
-        ("raise ImportError('no textual')", 1, "The program failed while starting or exiting."),
+        (
+            "raise ImportError('no textual')",
+            1,
+            "an internal error occurred while starting or exiting.",
+        ),
         ("sys.exit(3)", 3, ""),
     ],
 )

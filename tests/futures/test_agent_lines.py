@@ -165,7 +165,6 @@ async def test_all_that_it_tells_reaches_the_session(scene: Scene) -> None:
         {"spent": [1, 2, 3, "x"]},
         {"gate": "ask"},
         {"gate": "nonsense"},
-        {"unsaid": "too late"},
         {"nothing": "known"},
         DONE,
     )
@@ -175,7 +174,6 @@ async def test_all_that_it_tells_reaches_the_session(scene: Scene) -> None:
         ("heard", ev.TextPart("I begin.")),
         ("heard", retry),
         ("spent", 0.25),
-        ("unsaid", "too late"),
     ]
     assert refused == ["key"]
     assert scene.gone == ["key"]
@@ -248,6 +246,13 @@ async def test_it_is_told_what_was_said_before_it_could_take_it(scene: Scene) ->
 
     async def later() -> None:
         scene.copy.say("now")
+        scene.copy.say("too late")
+        for taken in (
+            ev.SteerTaken("1", "early", number=1),
+            ev.SteerTaken("2", "now", number=2),
+            ev.SteerTaken("3", "too late", withdrawn=True, handed_back=True),
+        ):
+            scene.process.made[0].heard(record(taken))
         scene.copy.set_mode("plan")
         scene.copy.end("Too much.")
         scene.copy.go()
@@ -258,12 +263,14 @@ async def test_it_is_told_what_was_said_before_it_could_take_it(scene: Scene) ->
     assert scene.said == [
         {"type": "steer", "text": "early"},
         {"type": "steer", "text": "now"},
+        {"type": "steer", "text": "too late"},
         {"type": "mode", "mode": "plan"},
         {"type": "limit", "text": "Too much."},
         {"type": "go"},
         {"type": "event", "event": event_record(ev.ModeChanged("ask"))},
     ]
-    assert not [one for one in scene.owner.told if one[0] == "unsaid"]
+    # The program gives back what did not go into its conversation.
+    assert [one for one in scene.owner.told if one[0] == "unsaid"] == [("unsaid", "too late")]
 
 
 async def test_one_that_is_stopped_before_its_process_starts_starts_none(scene: Scene) -> None:
@@ -463,4 +470,4 @@ async def test_its_process_takes_what_the_program_tells() -> None:
     child._end = ev.TurnEnd("done")
     assert child._take({"type": "steer", "text": "too late"})
     assert soul.did == [event, ("say", "now")]
-    assert told[1:] == [{"unsaid": "too late"}]
+    assert told[1:] == []

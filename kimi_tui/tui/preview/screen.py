@@ -235,7 +235,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def compose(self) -> ComposeResult:
         """Yield the frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
-        self._sheet.border_title = self._frame_title
+        self._sheet.border_title = Content(self._frame_title)
         yield self._sheet
 
     def on_mount(self) -> None:
@@ -283,17 +283,17 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         self._is_looked_at = at >= self._paint.seen_at
 
     @property
-    def _frame_title(self) -> Content:
+    def _frame_title(self) -> str:
         glyphs = glyphs_of(self)
         room = min(layout.WIDEST, app_of(self).size.width - 2) - _TITLE_EDGES
-        return Content(cut(drawn(layout.frame_title(self._state), glyphs), room, glyphs.cut))
+        return cut(drawn(layout.frame_title(self._state), glyphs), room, glyphs.cut)
 
     def on_resize(self) -> None:
         """Cut the title to the width of the frame."""
-        self._sheet.border_title = self._frame_title
+        self._sheet.border_title = Content(self._frame_title)
 
     def _show(self) -> None:
-        self._sheet.border_title = self._frame_title
+        self._sheet.border_title = Content(self._frame_title)
         self._sheet.border_subtitle = ""
         self._sheet.refresh(layout=True)
         self._sheet.lines(layout.frame_width(app_of(self).size.width) - 2)
