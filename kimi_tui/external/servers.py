@@ -117,7 +117,7 @@ def _told(
             raise _NotHanded("the agent connects to no servers over SSE")
         return schema.SseMcpServer(type="sse", name=made.name, url=made.url, headers=headers)
     if made.cwd:
-        raise _NotHanded("its entry sets cwd, which the agent protocol (ACP) cannot pass on")
+        raise _NotHanded("its entry sets cwd, which the Agent Client Protocol cannot pass on")
     program = program_path(made.command, environ, work_dir, work_dir)
     if is_planted(program, environ, work_dir):
         raise _NotHanded("its program is in a place where sandboxed commands can change it")

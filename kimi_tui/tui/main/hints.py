@@ -189,7 +189,7 @@ def hints(
             (key("search.end"), "end"),
             (
                 key("search.text"),
-                f"go to the chat; there {key('search.next')} and {key('search.before')} find the next or previous match",
+                f"go to the chat, where {key('search.next')} and {key('search.before')} find matches",
             ),
         )
     if place == "copy":

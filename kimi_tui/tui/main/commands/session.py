@@ -308,9 +308,9 @@ async def sandbox(main: MainParts, argument: str) -> None:
         return
     more = "".join(f", {one_line(short(Path(path)))}" for path in state.writable[1:])
     main.bench.tell(
-        f"Commands can write to the work folder{more}, temporary files and their own copies of package caches "
+        f"Commands can write to the work folder{more}, temporary files and private copies of package caches "
         f"({format_size(state.n_bytes)}); the network is {'on' if state.network else 'off'}.",
-        advice=f"/sandbox reset deletes the copies. The sandbox uses {_BACKENDS[state.backend]}.",
+        advice=f"/sandbox reset deletes the private copies. The sandbox uses {_BACKENDS[state.backend]}.",
     )
 
 
