@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.wire.events import Event
 
-_LEFT_ALONE = "not restored: changed outside kimi-tui or after the operation, or its old content is no longer stored"
+_LEFT_ALONE = "not restored: something else changed it, its old content is no longer stored, or it could not be written"
 
 
 def run(name: str, arguments: Sequence[str]) -> int:

@@ -199,7 +199,7 @@ class Hooks:
             OSError, ValueError: the permission could not be stored.
         """
         if self._permissions is None:
-            raise ValueError("this session has no file for permissions")
+            raise ValueError("the file for saved permissions is not available")
         permissions = self._permissions
 
         def store() -> None:

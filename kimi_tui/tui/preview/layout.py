@@ -969,12 +969,12 @@ def consequence_rows(
     if spans_width(left) + 3 + len("context ") + spans_width(right) <= width:
         right = [Span("context ", "quiet"), *right]
     money = cost_words(preview.cost) if preview.cost is not None else ""
-    spent: list[Span] = [Span("; spent on this: ", "quiet"), Span(money, "ink")]
+    spent: list[Span] = [Span("; spent on these steps: ", "quiet"), Span(money, "ink")]
     below: list[list[Span]] = []
     if money and spans_width(left) + spans_width(spent) <= width:
         left += spent
     elif money:
-        below = [[Span("Spent on this: ", "quiet"), Span(money, "ink")]]
+        below = [[Span("Spent on these steps: ", "quiet"), Span(money, "ink")]]
     has_room = spans_width(left) + 3 + spans_width(right) <= width
     return [sides(left, right, width) if has_room else left, *below]
 

@@ -121,7 +121,7 @@ class CopyMode:
 
     def _mark(self, row: int, column: int) -> TextPosition:
         mark = self._flow.position_at(row)
-        assert mark is not None, "there are rows"
+        assert mark is not None
         mark.column = column
         return mark
 

@@ -220,13 +220,13 @@ def test_more_actions_are_data() -> None:
         assert {row.action for row in sheet.rows} == {None, *range(len(actions))}
 
 
-@pytest.mark.parametrize(("width", "n_rows"), [(102, 1), (72, 2), (56, 2)])
+@pytest.mark.parametrize(("width", "n_rows"), [(106, 1), (72, 2), (56, 2)])
 @pytest.mark.parametrize(
     ("cost", "words"),
     [
-        (Cost((("$", 0.4213),)), "spent on this: $0.42"),
-        (Cost((("$", 1_204.2),), is_exact=False), "spent on this: about $1,204"),
-        (Cost((("¥", 0.0031),), is_whole=False), "spent on this: at least ¥0.0031"),
+        (Cost((("$", 0.4213),)), "spent on these steps: $0.42"),
+        (Cost((("$", 1_204.2),), is_exact=False), "spent on these steps: about $1,204"),
+        (Cost((("¥", 0.0031),), is_whole=False), "spent on these steps: at least ¥0.0031"),
     ],
 )
 def test_what_goes_had_cost_so_much(width: int, n_rows: int, cost: Cost, words: str) -> None:

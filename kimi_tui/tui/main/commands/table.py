@@ -356,7 +356,7 @@ COMMANDS = CommandTable(
         "Show the MCP servers",
         "List the MCP servers and their tools; allow, restart or turn them off.",
         mcp.mcp,
-        argument="[(allow | revoke | restart | login | on | off) NAME]",
+        argument="[[allow | revoke | restart | login | on | off] NAME]",
         values=_one_of("allow", "revoke", "restart", "login", "on", "off"),
         opens=True,
         needs="model",
@@ -390,7 +390,7 @@ COMMANDS = CommandTable(
     Command(
         "add-dir",
         "Add a folder",
-        "Let the agent use another folder until you quit; without DIR, list them.",
+        "Let the agent use a folder until you quit; without DIR, list added ones.",
         rules.add_dir,
         argument="[DIR]",
         opens=True,
@@ -492,7 +492,7 @@ COMMANDS = CommandTable(
     Command(
         "commit",
         "Commit with git",
-        "Show what would be committed with a drafted message; commit if you confirm.",
+        "Show what would be committed and a drafted message; commit if you confirm.",
         changes.commit,
         argument="[MESSAGE]",
         opens=True,
