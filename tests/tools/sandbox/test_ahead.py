@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,13 @@ class Ahead:
     async def said(self, script: str, *, network: bool = False, writes: bool = True) -> str:
         return (await self.ended(script, network=network, writes=writes)).output.text
 
+    async def waits_again(self, words: Sequence[str]) -> None:
+        """Have process 1 set up anew for a command with these words, as at the end of one that ran meanwhile."""
+        self.own.end_ahead()
+        await asyncio.to_thread(self.own.set_up_ahead, tuple(words), str(self.work))
+        if self.own._ahead is not None:
+            await self.is_ready()
+
     @property
     def pid(self) -> int:
         """The process that waits."""
@@ -96,7 +104,20 @@ class Ahead:
 
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
-    with tempfile.TemporaryDirectory(dir=HERE.parents[2], prefix=".sandbox-") as place:
+    with set_up_in(str(HERE.parents[2]), monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def in_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
+    """Its work folder is below `/tmp`, of which commands have another one."""
+    with set_up_in("/tmp", monkeypatch) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def set_up_in(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".sandbox-") as place:
         top = Path(place)
         os.chmod(top, 0o755)
         for name in ("work/sub", "home/.cache/pip"):
@@ -260,6 +281,123 @@ async def test_one_that_was_looked_for_long_ago_is_looked_for_again(
         late.listen()
         assert await ahead.said("test -S late || echo covered") == "covered\n"
     assert ahead.used == [False]
+
+
+async def test_a_secret_that_was_gone_while_it_was_set_up_is_hidden(in_tmp: Ahead) -> None:
+    await in_tmp.said("true")
+    words = in_tmp.made("true").words
+    (in_tmp.work / ".env").unlink()
+    await in_tmp.waits_again(words)
+    (in_tmp.work / ".env").write_text("TOKEN=second\n")
+    assert in_tmp.made("true").words == words
+    assert "second" not in await in_tmp.said("cat .env; echo on; ls -A . sub")
+    assert True not in in_tmp.used
+
+
+@contextlib.contextmanager
+def bound_by_its_name(ahead: Ahead) -> Iterator[None]:
+    """Bind a socket of which the kernel does not report where it is."""
+    script = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('late'); s.listen()\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-S", "-c", script], cwd=ahead.work, **pipes) as program:
+        assert program.stdin is not None and program.stdout is not None
+        program.stdout.readline()
+        yield
+        program.stdin.close()
+    (ahead.work / "late").unlink()
+
+
+async def test_a_socket_that_was_gone_while_it_was_set_up_is_covered(ahead: Ahead) -> None:
+    with bound_by_its_name(ahead):
+        assert await ahead.said("test -S late || echo covered") == "covered\n"
+        words = ahead.made("true").words
+        assert f"socket:{ahead.work}/late" in words
+    await ahead.waits_again(words)
+    with bound_by_its_name(ahead):
+        assert ahead.made("true").words == words
+        assert await ahead.said("test -S late || echo covered") == "covered\n"
+    assert True not in ahead.used
+
+
+async def test_a_secret_that_is_replaced_while_it_is_set_up_is_hidden(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is replaced after it was covered, before the table of mounts is read for the first time."""
+    here, go = ahead.work / "sub/here", ahead.work / "sub/go"
+    held_up = f"""
+import os, time, confine
+set_up = confine.set_up_first
+def held_up(*given):
+    held = set_up(*given)
+    if not os.path.exists({str(here)!r}) and os.path.exists({str(here)!r} + "-wanted"):
+        os.close(os.open({str(here)!r}, os.O_CREAT))
+        while not os.path.exists({str(go)!r}):
+            time.sleep(0.001)
+    return held
+confine.set_up_first = held_up
+"""
+    patched = supervisor._PREPARE.replace(
+        "supervisor.prepare(",
+        f"supervisor._import_confine(); exec({held_up!r}); supervisor.prepare(",
+    )
+    monkeypatch.setattr(supervisor, "_PREPARE", patched)
+    await ahead.said("true")
+    words = ahead.made("true").words
+    ahead.own.end_ahead()
+    Path(f"{here}-wanted").touch()
+    await asyncio.to_thread(ahead.own.set_up_ahead, words, str(ahead.work))
+    assert await until(here.exists)
+    replaced(ahead)
+    go.touch()
+    said = await ahead.said("cat .env; echo on")
+    assert said.endswith("on\n")
+    assert "second" not in said
+    assert True not in ahead.used
+
+
+def test_an_answer_that_comes_late_is_not_that_of_the_next_request(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(ahead.ended("true"))
+    first = ahead.own.pid
+    assert first is not None
+    ahead.own.end_ahead()
+    os.kill(first, signal.SIGSTOP)
+    monkeypatch.setattr(prepared, "_ANSWER_S", 0.1)
+    confined = ahead.made("echo on; sleep 50")
+    ahead.own.set_up_ahead(confined.words, str(ahead.work))
+    assert ahead.own._ahead is None
+    monkeypatch.undo()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(first, signal.SIGCONT)
+    output, write_end = os.pipe()
+    command = prepared.SupervisedCommand(
+        confined.argv, str(ahead.work), confined.environ, confined.words
+    )
+    started = prepared.start_supervisor(command, write_end)
+    os.close(write_end)
+    assert os.read(output, 3) == b"on\n"
+    # The process that is told is the one that runs.
+    assert started.process.poll() is None
+    started.process.kill()
+    assert os.read(output, 1) == b""
+    started.process.wait(5)
+    for descriptor in (output, started.orders, started.reports):
+        os.close(descriptor)
+
+
+async def test_a_layer_that_another_command_began_is_seen(ahead: Ahead) -> None:
+    await ahead.said("true")
+    layer = Path(folder_of(ahead.sandbox.environ, str(ahead.work))) / "1"
+    (layer / "upper/home/.cache/pip").mkdir(parents=True)
+    (layer / "upper/home/.cache/pip/theirs").write_text("theirs\n")
+    assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
+    assert ahead.used == []
+    assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
+    assert ahead.used == [True]
 
 
 async def test_the_mode_and_the_network_are_those_of_the_command(ahead: Ahead) -> None:
