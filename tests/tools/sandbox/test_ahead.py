@@ -303,7 +303,8 @@ def bound_by_its_name(ahead: Ahead) -> Iterator[None]:
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-S", "-c", script], cwd=ahead.work, **pipes) as program:
-        assert program.stdin is not None and program.stdout is not None
+        assert program.stdin is not None
+        assert program.stdout is not None
         program.stdout.readline()
         yield
         program.stdin.close()
@@ -347,7 +348,7 @@ confine.set_up_first = held_up
     await ahead.said("true")
     words = ahead.made("true").words
     ahead.own.end_ahead()
-    Path(f"{here}-wanted").touch()
+    (ahead.work / "sub/here-wanted").touch()
     await asyncio.to_thread(ahead.own.set_up_ahead, words, str(ahead.work))
     assert await until(here.exists)
     replaced(ahead)
@@ -398,6 +399,109 @@ async def test_a_layer_that_another_command_began_is_seen(ahead: Ahead) -> None:
     assert ahead.used == []
     assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
     assert ahead.used == [True]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_file_that_another_machine_replaces_is_hidden(ahead: Ahead, is_told: bool) -> None:
+    (ahead.work / "shared").mkdir()
+    script = HERE / "files_of_another_machine.py"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(
+        [sys.executable, script, ahead.work / "shared"], text=True, bufsize=1, **pipes
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        if not program.stdout.readline():
+            pytest.skip("only root mounts, where the kernel has this file system")
+        try:
+            asyncio.run(ahead.ended("true"))
+            reads = "cat shared/.env; echo on"
+            confined = ahead.made(reads)
+            assert f"hide:{ahead.work}/shared/.env" in confined.words
+            program.stdin.write("\n" if is_told else "")
+            program.stdin.flush()
+            if is_told:
+                program.stdout.readline()
+            end = asyncio.run(ahead.running(confined).run())
+        finally:
+            ahead.own.end_ahead()
+            program.stdin.close()
+    assert end.output.text.endswith("on\n")
+    assert "TOKEN" not in end.output.text
+    assert ahead.used == [not is_told]
+
+
+SEEN = """
+find . | sort | while read -r name; do
+  may=; [ -r "$name" ] && may=r; [ -w "$name" ] && may=${may}w; echo "$name $may $(stat -c '%F %s' "$name")"
+done
+find . -type f | sort | while read -r name; do echo "$name"; cat "$name"; done
+cut -d' ' -f4- /proc/self/mountinfo | sed -E 's/ [0-9]+:[0-9]+ / /; s/(lower|upper|work)dir=[^,]*//g' | sort
+ls -A ~ ~/.cache; pwd; echo end
+"""
+
+
+def in_work(script: str) -> Callable[[Ahead], None]:
+    """Return a change that another program makes in the work folder."""
+
+    def change(ahead: Ahead) -> None:
+        how = {"GIT_CONFIG_GLOBAL": os.devnull, "HOME": "/nowhere", "PATH": os.environ["PATH"]}
+        command = ["/bin/sh", "-ec", script]
+        subprocess.run(command, cwd=ahead.work, env=how, check=True, capture_output=True)
+
+    return change
+
+
+def folder_added(ahead: Ahead) -> None:
+    other = ahead.work.parent / "other"
+    (other / ".git/hooks").mkdir(parents=True)
+    ahead.sandbox.added = lambda: (str(other),)
+
+
+MORE_CHANGES = {
+    "git": in_work("mv .git .git2; git init -q .; printf '#!' > .git/hooks/pre-commit"),
+    "git copied": in_work("cp -a .git .git2; rm -r .git; mv .git2 .git"),
+    "git link": in_work("mv .git sub/git; echo gitdir: sub/git > .git"),
+    "hook": in_work(
+        "echo > .git/hooks/pre-push; git config core.hooksPath hooks; mkdir hooks; echo > hooks/x"
+    ),
+    "settings": in_work("git config include.path ../more; echo '[core]' > more"),
+    "nested": in_work("git init -q sub/nested; git init -q --bare sub/bare.git"),
+    "submodule": in_work("git init -q a; cd a; git init -q b; cd ..; mv a/b/.git .git/modules-b"),
+    "runs later": in_work(
+        "echo > lefthook.toml; echo > .envrc; echo '{}' > package.json; echo > Makefile"
+    ),
+    "folder of secrets": in_work(
+        "rm .env; mkdir .env .ssh; echo second > .env/key; echo second > .ssh/id_rsa"
+    ),
+    "link": in_work("mv .env real; ln -s real .env"),
+    "link in place of": in_work("mv .env sub/.env.local; ln -s sub/.env.local .env"),
+    "hard link": in_work("ln .env sub/id_rsa; mv sub/.env sub/x"),
+    "names": in_work("mv sub/.env t; mv .env sub/.env; mv t .env"),
+    "there and back": in_work("mv sub sub2; mv sub2 sub; mv .env x; mv x .env"),
+    "mode": in_work("chmod 700 sub; chmod 000 .env"),
+    "place of the program": lambda ahead: (ahead.home / ".kimi").mkdir(),
+    "home": lambda ahead: (ahead.home / ".gitconfig").write_text("[user]\nname = a\n"),
+    "cache": lambda ahead: (ahead.home / ".cache/uv").mkdir(),
+    "folder": folder_added,
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", MORE_CHANGES)
+@pytest.mark.parametrize("where", ["ahead", "in_tmp"])
+async def test_whatever_changes_a_command_sees_what_it_would_without_it(
+    where: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    made: Ahead = request.getfixturevalue(where)
+    await asyncio.to_thread(in_work("git init -q ."), made)
+    await made.said("true")
+    await asyncio.to_thread(MORE_CHANGES[name], made)
+    found = await made.said(SEEN)
+    made.own.end_ahead()
+    assert found.endswith("end\n")
+    assert found == await made.said(SEEN)
+    assert len(made.used) <= 1
 
 
 async def test_the_mode_and_the_network_are_those_of_the_command(ahead: Ahead) -> None:
