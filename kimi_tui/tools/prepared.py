@@ -171,8 +171,10 @@ class _Ahead:
 
     def begun(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have it start a command; return None if something changed outside, or it has ended, in which case it starts nothing."""
-        request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
+        request = -1
+        is_begun = False
         try:
+            request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
             socket.send_fds(self._orders, [b"G"], [request, output])
             if not self._said_ready(_ANSWER_S):
                 # After its end it cannot begin any more; nor if the kernel holds it up, as it is killed before it goes on.
@@ -180,13 +182,16 @@ class _Ahead:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_END_S)
             if self._said_ready(0):
+                is_begun = True
                 return Started(self._process, self._orders.detach(), self._reports)
         except OSError:
             # It has ended.
             pass
         finally:
-            os.close(request)
-        self.end()
+            if request >= 0:
+                os.close(request)
+            if not is_begun:
+                self.end()
         return None
 
     def _said_ready(self, timeout_s: float) -> bool:

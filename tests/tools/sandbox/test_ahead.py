@@ -21,7 +21,8 @@ from support.covered import whole_sandbox
 from support.tool_env import Bench
 from support.watching import alive, memory_of, until
 
-from kimi_tui.tools import prepared, supervisor
+from kimi_tui.tools import prepared, shell, supervisor
+from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
 from kimi_tui.tools.sandbox.layers import folder_of
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
@@ -658,6 +659,31 @@ async def test_the_second_command_of_the_tool_begins_in_it(ahead: Ahead) -> None
         prepared.set_up_ahead(ahead.made("true").words, str(ahead.work))
         await ahead.is_ready()
     assert ahead.used == [True, True]
+
+
+async def test_a_secret_that_comes_while_a_question_is_read_is_hidden(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Slow:
+        async def ask(self, question: ApprovalQuestion) -> str:
+            asked.append(question.where)
+            added(ahead)
+            return ""
+
+    monkeypatch.setattr(shell, "_OLD_S", 0.0)
+    env = replace(
+        Bench(ahead.work).env,
+        environ=ahead.sandbox.environ,
+        sandbox=ahead.sandbox,
+        approver=Slow(),
+    )
+    params = ShellParams(command="cat .env.local; echo on", sandbox="network", why="It fetches.")
+    outcome = await Shell().run(params, env)
+    assert "on\n" in outcome.output
+    assert "second" not in outcome.output
+    assert len(asked) == 1
 
 
 PROGRAM = """
