@@ -171,21 +171,27 @@ class _Ahead:
 
     def begun(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have it start a command; return None if something changed outside, or it has ended, in which case it starts nothing."""
-        request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
+        request = -1
+        is_begun = False
         try:
+            request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
             socket.send_fds(self._orders, [b"G"], [request, output])
             if not self._said_ready(_ANSWER_S):
-                # After its end it cannot begin any more.
+                # After its end it cannot begin any more; nor if the kernel holds it up, as it is killed before it goes on.
                 self._process.kill()
-                self._process.wait(_END_S)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_END_S)
             if self._said_ready(0):
+                is_begun = True
                 return Started(self._process, self._orders.detach(), self._reports)
-        except (OSError, subprocess.TimeoutExpired):
-            # It has ended, or the kernel holds it up where it starts nothing.
+        except OSError:
+            # It has ended.
             pass
         finally:
-            os.close(request)
-        self.end()
+            if request >= 0:
+                os.close(request)
+            if not is_begun:
+                self.end()
         return None
 
     def _said_ready(self, timeout_s: float) -> bool:
@@ -212,7 +218,7 @@ _Stamps = tuple[tuple[int, int] | None, ...]
 
 def _stamps(words: Sequence[str], work_dir: str) -> _Stamps:
     """Return the device and the number of the work folder and of each cache below a layer: an overlay goes on showing one that
-    another has taken the place of.
+    another has taken the place of. The folder of the layers tells by its time of layers that other commands have begun.
     """
     found: list[tuple[int, int] | None] = []
     layered = (f"/{word.partition('/')[2]}" for word in words if word.startswith("layer:"))
@@ -223,6 +229,11 @@ def _stamps(words: Sequence[str], work_dir: str) -> _Stamps:
             found.append(None)
         else:
             found.append((status.st_dev, status.st_ino))
+    for word in words:
+        if word.startswith("layers:"):
+            with contextlib.suppress(OSError):
+                status = os.stat(word.partition(":")[2])
+                found.append((status.st_ino, status.st_mtime_ns))
     return tuple(found)
 
 
@@ -601,6 +612,8 @@ class PreparedProcess:
             answer, descriptors, _, _ = socket.recv_fds(channel, _ANSWER_BYTES, 1)
         except OSError as error:
             log.warning("the prepared process does not answer: %s", error)
+            # A late answer would count for the next request.
+            self._close()
             return None
         if not descriptors or not answer.isdigit():
             return None

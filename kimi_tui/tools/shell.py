@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,6 +47,8 @@ USER_TIMEOUT_S = 3600
 """Seconds for a command of the user, who sees it run and can stop it."""
 _AT_ONCE_S = 0.5
 """A command that ends within this many seconds is reported as if it had not been sent to the background."""
+_OLD_S = 0.5
+"""Seconds for which a look at the folder counts, when a question is asked between it and the start."""
 _MOST_NAMED = 5
 _LONGEST_COMMAND = 100_000
 """Characters. The kernel accepts 128 KiB for one argument."""
@@ -116,6 +119,7 @@ class Shell(TypedTool[ShellParams]):
             start = await _prepared(command, params, env)
             if env.renewed(env) != env:
                 continue
+            asked_at = time.monotonic()
             instead = await env.approver.ask(
                 ApprovalQuestion(
                     asks=TO_GO_OUTSIDE if start.beyond else TO_RUN,
@@ -135,6 +139,12 @@ class Shell(TypedTool[ShellParams]):
                 _check(command)
                 # The user wrote this command, so no approval is needed.
                 start = await _prepared(command, params, env, is_judged=True)
+            elif start.confined is not None and time.monotonic() - asked_at > _OLD_S:
+                # A secret, or a file that is to be protected, may have come while the question was read.
+                again = await _prepared(command, params, env)
+                if again.confined is None or again.beyond != start.beyond:
+                    continue
+                start = again
             # The mode may have changed since it was read; the mode at the start of the command decides where it runs.
             if env.renewed(env) == env:
                 break

@@ -327,12 +327,34 @@ class Held:
     Attributes:
         rules: the descriptor of a Landlock ruleset.
         code: the filter in the kernel's format.
+        covers: the mounts that confine it; None without namespaces.
     """
 
-    __slots__ = ("code", "rules")
+    __slots__ = ("code", "covers", "rules")
 
-    def __init__(self, rules: int, code: bytes) -> None:
-        self.rules, self.code = rules, code
+    def __init__(self, rules: int, code: bytes, covers: "Covers | None" = None) -> None:
+        self.rules, self.code, self.covers = rules, code, covers
+
+
+class Covers:
+    """The mounts with which a process was confined, and what could not be mounted.
+
+    Attributes:
+        places: the real paths over which something was mounted, in the folders outside.
+        shown: those of shown files and folders, which are mounted in an emptied folder.
+        missing: paths of hidden files and of sockets that did not exist, so that nothing lies over them.
+        links: hidden paths that are links, over which nothing lies, with their targets.
+        n_gone: the number of shown files and folders that did not exist.
+    """
+
+    __slots__ = ("links", "missing", "n_gone", "places", "shown")
+
+    def __init__(self) -> None:
+        self.places: list[str] = []
+        self.shown: list[str] = []
+        self.missing: list[str] = []
+        self.links: dict[str, str] = {}
+        self.n_gone = 0
 
 
 def fork_first(online: bool) -> tuple[int, bool]:
@@ -407,7 +429,7 @@ def _set_up(
     laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
     if said["private"]:
         laid.append((PRIVATE_AT, _tree(said["private"])))
-    _cover(paths, said["tmp"], sockets, laid)
+    covers = _cover(paths, said["tmp"], sockets, laid)
     if said["network"] != "on":
         _raise_loopback()
     _drop_capabilities(() if own_user else _KEPT_CAPS)
@@ -417,7 +439,9 @@ def _set_up(
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "turning off tracing")
     writable = [*paths["write"], *(place for place, _ in laid)]
     writable += [os.path.realpath(path) for path in _PRIVATE]
-    return _held(abi, paths, writable, said)
+    held = _held(abi, paths, writable, said)
+    held.covers = covers
+    return held
 
 
 def _held(
@@ -435,19 +459,23 @@ class Standing:
     Args:
         listed: a descriptor of the kernel's list of sockets outside.
         seen: the sockets that were found before it was set up.
+        covers: what was mounted.
 
     Raises:
-        OSError: the table of mounts cannot be read.
+        OSError: the table of mounts cannot be read, or something changed since the mounts were made.
     """
 
-    def __init__(self, listed: int, seen: "Sockets") -> None:
-        self._listed = listed
+    def __init__(self, listed: int, seen: "Sockets", covers: "Covers") -> None:
+        self._listed, self._covers = listed, covers
         # One that was gone before it was covered, and comes back, is a new one.
         there = filter(os.path.lexists, seen.of_services)
         self._bound, self._of_services = seen.bound, frozenset(there)
         self._table = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._mounts = _whole(self._table)
         self._top = os.stat("/").st_mtime_ns
+        lying = _mount_points(self._mounts)
+        if covers.n_gone or not lying.issuperset(map(os.fsencode, covers.places + covers.shown)):
+            raise OSError(errno.ESTALE, "something was replaced while it was covered")
 
     def has_same_sockets(self) -> bool:
         """Return whether no socket has appeared outside."""
@@ -460,12 +488,39 @@ class Standing:
         The kernel's table names where a mount lies now: a file that is renamed takes its cover along, one that is removed or
         replaced loses it, and what was mounted from it is marked as deleted. Landlock has a rule for each entry of the top folder.
         """
+        for path in self._covers.places:
+            # A file system of a network or another machine learns that a file was replaced there when its name is looked up, and
+            # only then takes the cover away.
+            os.path.lexists(path)
+        if any(map(os.path.lexists, self._covers.missing)):
+            return False
+        if any(_target(path) != was for path, was in self._covers.links.items()):
+            return False
         return _whole(self._table) == self._mounts and os.stat("/").st_mtime_ns == self._top
 
     def close(self) -> None:
         """Close the descriptors."""
         os.close(self._listed)
         os.close(self._table)
+
+
+def _target(link: str) -> str:
+    """Return the target of a link; empty for anything else."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
+def _mount_points(table: bytes) -> "set[bytes]":
+    """Return the places in a table of mounts, without those whose file was removed after it was mounted there."""
+    found: set[bytes] = set()
+    for line in table.split(b"\n"):
+        fields = line.split(b" ", 5)
+        if len(fields) == 6 and not fields[3].endswith(b"//deleted"):
+            first, *others = fields[4].split(b"\\")
+            found.add(first + b"".join(bytes([int(one[:3], 8)]) + one[3:] for one in others))
+    return found
 
 
 def _whole(descriptor: int) -> bytes:
@@ -492,7 +547,7 @@ def set_up_ahead(
     seen = Sockets(sockets_from)
     held = set_up_first(words, seen, ids)
     confine_command(held)
-    return held, Standing(sockets_from, seen)
+    return held, Standing(sockets_from, seen, held.covers or Covers())
 
 
 def confine_command(held: "Held") -> None:
@@ -612,8 +667,8 @@ def _cover(
     tmp: str,
     sockets: list[str],
     laid: "Sequence[tuple[str, int]]" = (),
-) -> None:
-    """Mount everything read-only except writable paths, and mount empty files or folders over hidden ones.
+) -> "Covers":
+    """Mount everything read-only except writable paths, and mount empty files or folders over hidden ones; return what was mounted.
 
     Args:
         paths: the words, by their kinds.
@@ -621,6 +676,7 @@ def _cover(
         sockets: sockets that are hidden too, if they exist.
         laid: private mounts and their places, shallow ones first; they are mounted before those of `paths`.
     """
+    covers = Covers()
     paths = {**{kind: [] for kind in (*_KINDS, "plain")}, **paths}
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
@@ -632,9 +688,10 @@ def _cover(
     # Mounts over places below a private folder would be mounted inside it.
     private_folders = ["/" + word.partition("/")[2] for word in paths["plain"]]
     within = [path for path in paths["show"] if _below(path, private_folders)]
-    shown = list(_shown_trees([path for path in paths["show"] if path not in within]))
+    shown = list(_shown_trees([path for path in paths["show"] if path not in within], covers))
     layers = [path for path, _ in laid if path not in private_folders]
-    shown_within = list(_shown_trees([path for path in within if not _below(path, layers)]))
+    below = [path for path in within if not _below(path, layers)]
+    shown_within = list(_shown_trees(below, covers))
     _attach(devices, "/dev")
     for place, tree in private.items():
         if os.path.isdir(place) and not os.path.islink(place):
@@ -644,6 +701,8 @@ def _cover(
     _own_processes()
     points = [(path, _is_folder(tree)) for path, tree in (*laid, *trees)]
     _empty(paths, shown, points)
+    covers.shown += [path for path, _ in shown]
+    covers.places += [*paths["write"], *paths["pin"], *paths["keep"]]
     for path, tree in laid:
         if not os.path.lexists(path):
             os.makedirs(path)
@@ -653,6 +712,7 @@ def _cover(
         try:
             _make_point(path, _is_folder(tree))
             _attach(tree, path)
+            covers.shown.append(path)
         except OSError:
             # A command replaced that place by something else, so it is not shown.
             continue
@@ -674,38 +734,47 @@ def _cover(
             place = _opened(path)
         except OSError as error:
             is_covered = error.errno == errno.ENOENT and (
-                _under_private(path) or _below(path, [place for place, _ in laid])
+                (_under_private(path) and not _below(path, paths["write"]))
+                or _below(path, [place for place, _ in laid])
             )
             if path in paths["hide"] and not is_covered:
                 # If the file was renamed since the policy was made, the command could read it under the new name.
                 raise
+            covers.missing.append(path)
             continue
         mode = os.fstat(place).st_mode
         if stat.S_ISDIR(mode):
             flags = _RDONLY | _NOSUID | _NODEV | _NOEXEC
             _mount("tmpfs", f"/proc/self/fd/{place}", flags, "mode=000,size=4k")
             hidden.append(path)
+            covers.places.append(path)
         elif not stat.S_ISLNK(mode):
             # Nobody, not even root, can open a device on a mount with `nodev`.
             tree = _tree("/dev/null")
             _set_mount(tree, "", _RDONLY | _NODEV, flags=_AT_EMPTY_PATH)
             try:
                 _attach_at(tree, place, path)
+                covers.places.append(path)
             except OSError as error:
                 if path in paths["hide"] or error.errno != errno.ENOENT:
                     raise
                 # The socket was removed since it was opened.
                 os.close(tree)
+                covers.missing.append(path)
+        else:
+            covers.links[path] = _target(path)
         os.close(place)
+    return covers
 
 
-def _shown_trees(paths: list[str]) -> "Iterator[tuple[str, int]]":
-    """Yield each path that still exists, with a detached copy of its mounts."""
+def _shown_trees(paths: list[str], covers: "Covers") -> "Iterator[tuple[str, int]]":
+    """Yield each path that still exists, with a detached copy of its mounts; count the others."""
     for path in paths:
         try:
             yield path, _tree(path)
-        except OSError:
+        except OSError as error:
             # The path was removed since it was listed, or replaced by a link, so it is not shown.
+            covers.n_gone += error.errno == errno.ENOENT
             continue
 
 

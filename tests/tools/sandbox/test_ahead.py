@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from support.covered import whole_sandbox
 from support.tool_env import Bench
 from support.watching import alive, memory_of, until
 
-from kimi_tui.tools import prepared, supervisor
+from kimi_tui.tools import prepared, shell, supervisor
+from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
 from kimi_tui.tools.sandbox.layers import folder_of
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
@@ -86,6 +88,13 @@ class Ahead:
     async def said(self, script: str, *, network: bool = False, writes: bool = True) -> str:
         return (await self.ended(script, network=network, writes=writes)).output.text
 
+    async def waits_again(self, words: Sequence[str]) -> None:
+        """Have process 1 set up anew for a command with these words, as at the end of one that ran meanwhile."""
+        self.own.end_ahead()
+        await asyncio.to_thread(self.own.set_up_ahead, tuple(words), str(self.work))
+        if self.own._ahead is not None:
+            await self.is_ready()
+
     @property
     def pid(self) -> int:
         """The process that waits."""
@@ -96,7 +105,20 @@ class Ahead:
 
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
-    with tempfile.TemporaryDirectory(dir=HERE.parents[2], prefix=".sandbox-") as place:
+    with set_up_in(str(HERE.parents[2]), monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def in_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
+    """Its work folder is below `/tmp`, of which commands have another one."""
+    with set_up_in("/tmp", monkeypatch) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def set_up_in(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".sandbox-") as place:
         top = Path(place)
         os.chmod(top, 0o755)
         for name in ("work/sub", "home/.cache/pip"):
@@ -262,6 +284,227 @@ async def test_one_that_was_looked_for_long_ago_is_looked_for_again(
     assert ahead.used == [False]
 
 
+async def test_a_secret_that_was_gone_while_it_was_set_up_is_hidden(in_tmp: Ahead) -> None:
+    await in_tmp.said("true")
+    words = in_tmp.made("true").words
+    (in_tmp.work / ".env").unlink()
+    await in_tmp.waits_again(words)
+    (in_tmp.work / ".env").write_text("TOKEN=second\n")
+    assert in_tmp.made("true").words == words
+    assert "second" not in await in_tmp.said("cat .env; echo on; ls -A . sub")
+    assert True not in in_tmp.used
+
+
+@contextlib.contextmanager
+def bound_by_its_name(ahead: Ahead) -> Iterator[None]:
+    """Bind a socket of which the kernel does not report where it is."""
+    script = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('late'); s.listen()\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-S", "-c", script], cwd=ahead.work, **pipes) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdout.readline()
+        yield
+        program.stdin.close()
+    (ahead.work / "late").unlink()
+
+
+async def test_a_socket_that_was_gone_while_it_was_set_up_is_covered(ahead: Ahead) -> None:
+    with bound_by_its_name(ahead):
+        assert await ahead.said("test -S late || echo covered") == "covered\n"
+        words = ahead.made("true").words
+        assert f"socket:{ahead.work}/late" in words
+    await ahead.waits_again(words)
+    with bound_by_its_name(ahead):
+        assert ahead.made("true").words == words
+        assert await ahead.said("test -S late || echo covered") == "covered\n"
+    assert True not in ahead.used
+
+
+async def test_a_secret_that_is_replaced_while_it_is_set_up_is_hidden(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is replaced after it was covered, before the table of mounts is read for the first time."""
+    here, go = ahead.work / "sub/here", ahead.work / "sub/go"
+    held_up = f"""
+import os, time, confine
+set_up = confine.set_up_first
+def held_up(*given):
+    held = set_up(*given)
+    if not os.path.exists({str(here)!r}) and os.path.exists({str(here)!r} + "-wanted"):
+        os.close(os.open({str(here)!r}, os.O_CREAT))
+        while not os.path.exists({str(go)!r}):
+            time.sleep(0.001)
+    return held
+confine.set_up_first = held_up
+"""
+    patched = supervisor._PREPARE.replace(
+        "supervisor.prepare(",
+        f"supervisor._import_confine(); exec({held_up!r}); supervisor.prepare(",
+    )
+    monkeypatch.setattr(supervisor, "_PREPARE", patched)
+    await ahead.said("true")
+    words = ahead.made("true").words
+    ahead.own.end_ahead()
+    (ahead.work / "sub/here-wanted").touch()
+    await asyncio.to_thread(ahead.own.set_up_ahead, words, str(ahead.work))
+    assert await until(here.exists)
+    replaced(ahead)
+    go.touch()
+    said = await ahead.said("cat .env; echo on")
+    assert said.endswith("on\n")
+    assert "second" not in said
+    assert True not in ahead.used
+
+
+def test_an_answer_that_comes_late_is_not_that_of_the_next_request(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(ahead.ended("true"))
+    first = ahead.own.pid
+    assert first is not None
+    ahead.own.end_ahead()
+    os.kill(first, signal.SIGSTOP)
+    monkeypatch.setattr(prepared, "_ANSWER_S", 0.1)
+    confined = ahead.made("echo on; sleep 50")
+    ahead.own.set_up_ahead(confined.words, str(ahead.work))
+    assert ahead.own._ahead is None
+    monkeypatch.undo()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(first, signal.SIGCONT)
+    output, write_end = os.pipe()
+    command = prepared.SupervisedCommand(
+        confined.argv, str(ahead.work), confined.environ, confined.words
+    )
+    started = prepared.start_supervisor(command, write_end)
+    os.close(write_end)
+    assert os.read(output, 3) == b"on\n"
+    # The process that is told is the one that runs.
+    assert started.process.poll() is None
+    started.process.kill()
+    assert os.read(output, 1) == b""
+    started.process.wait(5)
+    for descriptor in (output, started.orders, started.reports):
+        os.close(descriptor)
+
+
+async def test_a_layer_that_another_command_began_is_seen(ahead: Ahead) -> None:
+    await ahead.said("true")
+    layer = Path(folder_of(ahead.sandbox.environ, str(ahead.work))) / "1"
+    (layer / "upper/home/.cache/pip").mkdir(parents=True)
+    (layer / "upper/home/.cache/pip/theirs").write_text("theirs\n")
+    assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
+    assert ahead.used == []
+    assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
+    assert ahead.used == [True]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_file_that_another_machine_replaces_is_hidden(ahead: Ahead, is_told: bool) -> None:
+    (ahead.work / "shared").mkdir()
+    script = HERE / "files_of_another_machine.py"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(
+        [sys.executable, script, ahead.work / "shared"], text=True, bufsize=1, **pipes
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        if not program.stdout.readline():
+            pytest.skip("only root mounts, where the kernel has this file system")
+        try:
+            asyncio.run(ahead.ended("true"))
+            reads = "cat shared/.env; echo on"
+            confined = ahead.made(reads)
+            assert f"hide:{ahead.work}/shared/.env" in confined.words
+            program.stdin.write("\n" if is_told else "")
+            program.stdin.flush()
+            if is_told:
+                program.stdout.readline()
+            end = asyncio.run(ahead.running(confined).run())
+        finally:
+            ahead.own.end_ahead()
+            program.stdin.close()
+    assert end.output.text.endswith("on\n")
+    assert "TOKEN" not in end.output.text
+    assert ahead.used == [not is_told]
+
+
+SEEN = """
+find . | sort | while read -r name; do
+  may=; [ -r "$name" ] && may=r; [ -w "$name" ] && may=${may}w; echo "$name $may $(stat -c '%F %s' "$name")"
+done
+find . -type f | sort | while read -r name; do echo "$name"; cat "$name"; done
+cut -d' ' -f4- /proc/self/mountinfo | sed -E 's/ [0-9]+:[0-9]+ / /; s/(lower|upper|work)dir=[^,]*//g' | sort
+ls -A ~ ~/.cache; pwd; echo end
+"""
+
+
+def in_work(script: str) -> Callable[[Ahead], None]:
+    """Return a change that another program makes in the work folder."""
+
+    def change(ahead: Ahead) -> None:
+        how = {"GIT_CONFIG_GLOBAL": os.devnull, "HOME": "/nowhere", "PATH": os.environ["PATH"]}
+        command = ["/bin/sh", "-ec", script]
+        subprocess.run(command, cwd=ahead.work, env=how, check=True, capture_output=True)
+
+    return change
+
+
+def folder_added(ahead: Ahead) -> None:
+    other = ahead.work.parent / "other"
+    (other / ".git/hooks").mkdir(parents=True)
+    ahead.sandbox.added = lambda: (str(other),)
+
+
+MORE_CHANGES = {
+    "git": in_work("mv .git .git2; git init -q .; printf '#!' > .git/hooks/pre-commit"),
+    "git copied": in_work("cp -a .git .git2; rm -r .git; mv .git2 .git"),
+    "git link": in_work("mv .git sub/git; echo gitdir: sub/git > .git"),
+    "hook": in_work(
+        "echo > .git/hooks/pre-push; git config core.hooksPath hooks; mkdir hooks; echo > hooks/x"
+    ),
+    "settings": in_work("git config include.path ../more; echo '[core]' > more"),
+    "nested": in_work("git init -q sub/nested; git init -q --bare sub/bare.git"),
+    "submodule": in_work("git init -q a; cd a; git init -q b; cd ..; mv a/b/.git .git/modules-b"),
+    "runs later": in_work(
+        "echo > lefthook.toml; echo > .envrc; echo '{}' > package.json; echo > Makefile"
+    ),
+    "folder of secrets": in_work(
+        "rm .env; mkdir .env .ssh; echo second > .env/key; echo second > .ssh/id_rsa"
+    ),
+    "link": in_work("mv .env real; ln -s real .env"),
+    "link in place of": in_work("mv .env sub/.env.local; ln -s sub/.env.local .env"),
+    "hard link": in_work("ln .env sub/id_rsa; mv sub/.env sub/x"),
+    "names": in_work("mv sub/.env t; mv .env sub/.env; mv t .env"),
+    "there and back": in_work("mv sub sub2; mv sub2 sub; mv .env x; mv x .env"),
+    "mode": in_work("chmod 700 sub; chmod 000 .env"),
+    "place of the program": lambda ahead: (ahead.home / ".kimi").mkdir(),
+    "home": lambda ahead: (ahead.home / ".gitconfig").write_text("[user]\nname = a\n"),
+    "cache": lambda ahead: (ahead.home / ".cache/uv").mkdir(),
+    "folder": folder_added,
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", MORE_CHANGES)
+@pytest.mark.parametrize("where", ["ahead", "in_tmp"])
+async def test_whatever_changes_a_command_sees_what_it_would_without_it(
+    where: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    made: Ahead = request.getfixturevalue(where)
+    await asyncio.to_thread(in_work("git init -q ."), made)
+    await made.said("true")
+    await asyncio.to_thread(MORE_CHANGES[name], made)
+    found = await made.said(SEEN)
+    made.own.end_ahead()
+    assert found.endswith("end\n")
+    assert found == await made.said(SEEN)
+    assert len(made.used) <= 1
+
+
 async def test_the_mode_and_the_network_are_those_of_the_command(ahead: Ahead) -> None:
     lists = "grep -c : /proc/net/dev; cat /proc/net/route | wc -l"
     how = {"capture_output": True, "text": True, "check": True}
@@ -416,6 +659,31 @@ async def test_the_second_command_of_the_tool_begins_in_it(ahead: Ahead) -> None
         prepared.set_up_ahead(ahead.made("true").words, str(ahead.work))
         await ahead.is_ready()
     assert ahead.used == [True, True]
+
+
+async def test_a_secret_that_comes_while_a_question_is_read_is_hidden(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Slow:
+        async def ask(self, question: ApprovalQuestion) -> str:
+            asked.append(question.where)
+            added(ahead)
+            return ""
+
+    monkeypatch.setattr(shell, "_OLD_S", 0.0)
+    env = replace(
+        Bench(ahead.work).env,
+        environ=ahead.sandbox.environ,
+        sandbox=ahead.sandbox,
+        approver=Slow(),
+    )
+    params = ShellParams(command="cat .env.local; echo on", sandbox="network", why="It fetches.")
+    outcome = await Shell().run(params, env)
+    assert "on\n" in outcome.output
+    assert "second" not in outcome.output
+    assert len(asked) == 1
 
 
 PROGRAM = """
