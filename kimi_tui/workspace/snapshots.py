@@ -125,6 +125,7 @@ class SnapshotLog:
         self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
+        self._lost_line = False
         # These lines were written since the last good sync, after so many bytes of the file; so many of them are to be synced.
         # If a sync fails, the file is written anew: the kernel takes the lines for written from then on.
         self._unsynced = bytearray()
@@ -636,6 +637,7 @@ class SnapshotLog:
         try:
             value: object = json.loads(line)
         except (ValueError, RecursionError):
+            self._lost_line = True
             return
         if not isinstance(value, dict):
             return
@@ -646,11 +648,15 @@ class SnapshotLog:
             self.root = root
         elif isinstance(uid, str):
             after = str(record.get("after", ""))
-            position = self._position.get(after) if after else len(self._snapshots) - 1
+            position = self._position.get(after)
+            if not after or (position is None and self._lost_line):
+                # If a power cut took the snapshot before it, the next scan finds its changes and adds them here.
+                position = len(self._snapshots) - 1
             if position is not None:
                 self._set_mark(uid, position, str(record.get("agent", "")))
         elif (snapshot := self._parsed_first(record) or _parsed(record)) is not None:
             self._take(self._continued(snapshot))
+            self._lost_line = False
 
     def _continued(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot as it follows those so far: a complete one has the changes since them."""
