@@ -185,7 +185,7 @@ class Context:
         index: The index of the live line; another object after each switch. Do not change it.
         messages: The messages of the live line, parsed when accessed; another object after each switch.
         scale: The correction of token estimates; the engine updates it with each answer of the model.
-        sync_first: Called in a thread before the conversation is synced: syncs what its records tell of.
+        sync_first: Called in a thread before the conversation is synced, and when it is closed: syncs what its records tell of.
     """
 
     def __init__(
@@ -506,7 +506,7 @@ class Context:
             live = self._live
             self._settle_tail()
             self._foreign = self._foreign or await asyncio.to_thread(live.is_foreign)
-            await asyncio.to_thread(self._save)
+            await asyncio.to_thread(self._save_all)
             if live.unsaved_bytes or live.must_rewrite:
                 self._notify()
                 raise live.trouble or StorageTrouble("Could not save the conversation.")
@@ -737,6 +737,11 @@ class Context:
         with contextlib.suppress(StorageTrouble):
             self.journal.file.sync()
 
+    def _save_all(self) -> None:
+        """Sync what the records tell of, before an operation syncs them in another file; then write the unwritten ones."""
+        self.sync_first()
+        self._save()
+
     def _save(self) -> None:
         """Write the unwritten records, rewriting the file if necessary. Call it in a thread, under `_lock`; refusals become
         `live.trouble`.
@@ -770,6 +775,8 @@ class Context:
         )
 
     def _close(self) -> None:
+        # A change of files that no record tells of has been left by `_sync`.
+        self.sync_first()
         self._live.release()
         if self._live.must_rewrite:
             with contextlib.suppress(StorageTrouble):

@@ -257,8 +257,8 @@ def _share_others(storage: Storage, folder: Path, target: Path) -> None:
 def _share(storage: Storage, folder: Path, target: Path, paths: Iterable[Path]) -> None:
     made: set[Path] = set()
     for path in paths:
-        if path.name == LOCK_NAME:
-            # Two names of one file would be one lock.
+        # Two names of one file would be one lock. What is being written has no final name, and loses this one at any moment.
+        if path.name == LOCK_NAME or path.suffix == ".tmp":
             continue
         beside = target / path.relative_to(folder)
         storage.make_folder(beside.parent)

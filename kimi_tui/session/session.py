@@ -161,7 +161,8 @@ class Session:
         return saved and self.record.trouble is None
 
     def _sync_record(self) -> str:
-        """Sync the record to the disk; return a sentence for the user about the lock, if there is one. Call it in a thread."""
+        """Sync the record to the disk, and changed files of which the conversation does not tell; return a sentence for the user about the lock, if there is one. Call it in a thread."""
+        self.context.sync_first()
         with contextlib.suppress(StorageTrouble):
             self.record.sync()
         return self.lock.check()

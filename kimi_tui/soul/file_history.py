@@ -24,6 +24,7 @@ from typing import ParamSpec, TypeVar
 
 from kimi_tui.app_paths import log_words
 from kimi_tui.display_names import some_of
+from kimi_tui.foreign_text import one_line
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.schema import Checkpoint, Operation
 from kimi_tui.session.session import Session
@@ -37,7 +38,12 @@ from kimi_tui.soul.blame import (
     line_author,
     step_line_author,
 )
-from kimi_tui.soul.folder_snapshots import ChangingTool, FirstScan, FolderSnapshots
+from kimi_tui.soul.folder_snapshots import (
+    ChangingTool,
+    FirstScan,
+    FolderSnapshots,
+    NamesNotSynced,
+)
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
 from kimi_tui.wire.events import FilesChanged, FilesRestored, Notice
@@ -695,6 +701,15 @@ class _FileEvents:
     def trouble(self, error: OSError) -> None:
         """Publish that the disk or the work folder refused a scan."""
         log.warning("the files could not be looked at", exc_info=error)
+        if isinstance(error, NamesNotSynced):
+            self._publish_once(
+                Notice(
+                    "warning",
+                    f"The disk reported an error for the folder {one_line(str(error.filename))}: {error.strerror}.",
+                    "A power cut may undo what was written there: check the disk.",
+                )
+            )
+            return
         self._publish_once(
             Notice(
                 "warning",

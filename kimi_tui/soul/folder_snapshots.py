@@ -73,6 +73,10 @@ class FirstScan:
     why: str = ""
 
 
+class NamesNotSynced(OSError):
+    """The disk reported an error for the names in a folder (`filename`): a power cut may take the files that were written there."""
+
+
 class Figures(NamedTuple):
     """A snapshot with the lines that it added and removed, and its files that cannot be restored to their former state."""
 
@@ -120,6 +124,8 @@ class FolderSnapshots:
         self._unseen: list[ChangingTool] = []
         self._n_jobs: dict[str, int] = {}
         self._named: list[str] = []
+        # Agents sync their conversations in threads of their own; one waits here for what another one syncs.
+        self._syncing = threading.Lock()
         self._resting: asyncio.TimerHandle | None = None
         self._checking: asyncio.Task[None] | None = None
         self._last_check = 0.0
@@ -235,14 +241,25 @@ class FolderSnapshots:
         """Make durable what is not yet: the names of written files, and their snapshots. It may be called from any thread.
 
         Raises:
+            NamesNotSynced: the disk reported an error for the names in a folder.
             OSError: the disk refused the snapshots.
         """
-        named, self._named = self._named, []
-        for folder in dict.fromkeys(named):
-            # Some file systems cannot sync folders, and a folder may be gone.
-            with contextlib.suppress(OSError):
-                sync_folder(folder)
-        self.tracker.sync()
+        with self._syncing:
+            # The list stays the same one, to which other threads append meanwhile.
+            n_named = len(self._named)
+            refused: NamesNotSynced | None = None
+            for folder in dict.fromkeys(self._named[:n_named]):
+                try:
+                    sync_folder(folder)
+                except (FileNotFoundError, NotADirectoryError):
+                    # The folder is gone by now, and the file with it.
+                    continue
+                except OSError as error:
+                    refused = refused or NamesNotSynced(error.errno, error.strerror, folder)
+            del self._named[:n_named]
+            self.tracker.sync()
+            if refused is not None:
+                raise refused
 
     # -- who changes files ------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ import stat
 import threading
 import time
 from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -203,7 +205,9 @@ def replace_file(
     Raises:
         ToolProblem: the file is not as expected any more, or the disk refused. Nothing was changed then.
     """
-    name = target.real.name
+    name, parent = target.real.name, target.real.parent
+    # A created folder has its own name in another one.
+    made = [] if expected is not None else _missing(parent)
     with parent_of(target, create=True) as folder:
         _check_unchanged(name, folder, target, expected)
         temporary = new_temporary_name(name)
@@ -225,10 +229,16 @@ def replace_file(
             raise refused(error, target.written) from error
         # Some file systems cannot sync folders.
         with contextlib.suppress(OSError):
-            named(str(target.real.parent))
+            for one in (parent, *(folder.parent for folder in made)):
+                named(str(one))
         if len(data) <= HASHED_LIMIT_BYTES:
             return content_version(data)
         return stat_version(os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Return those of a folder and the folders above it that do not exist, innermost first."""
+    return list(takewhile(lambda one: not os.path.lexists(one), (folder, *folder.parents)))
 
 
 def _check_unchanged(

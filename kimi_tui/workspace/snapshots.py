@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import threading
 import uuid
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -124,7 +125,16 @@ class SnapshotLog:
         self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
         self._joins_line = False
-        self._is_unsynced = False
+        self._lost_line = False
+        # These lines were written since the last good sync, after so many bytes of the file; so many of them are to be synced.
+        # If a sync fails, the file is written anew: the kernel takes the lines for written from then on.
+        self._unsynced = bytearray()
+        self._synced_size = 0
+        self._n_owed = 0
+        self._must_rewrite = False
+        # Under the first lock one thread syncs, under the second one the file is written. The locks are taken in this order.
+        self._syncing = threading.Lock()
+        self._writing = threading.Lock()
         self._root_id: list[int] = []
         self.root = ""
         """The folder of the snapshots; they are never restored into another one."""
@@ -316,26 +326,62 @@ class SnapshotLog:
             OSError: the disk refused; the log is as before.
         """
         snapshot = Snapshot(snapshot_id or new_id(), at, by, dict(changed), note, author)
-        self._append(_stored(snapshot), sync=not later)
-        self._is_unsynced = later
+        self._append(_stored(snapshot), sync=not later, owes=later)
         self._take(snapshot)
         return snapshot
 
     @property
     def is_synced(self) -> bool:
         """Whether no snapshot waits for `sync`."""
-        return not self._is_unsynced
+        return not (self._n_owed or self._must_rewrite)
 
     def sync(self) -> None:
         """Sync the snapshots that were added without it. It may be called from another thread than all else.
 
         Raises:
-            OSError: the disk refused.
+            OSError: the disk refused; the next call writes again what may be missing.
         """
-        if self._is_unsynced:
-            self._is_unsynced = False
-            with self._storage.opened(self._path) as handle:
-                self._storage.fsync(handle)
+        with self._syncing:
+            if self.is_synced:
+                return
+            if not self._must_rewrite:
+                with self._writing:
+                    n_written = len(self._unsynced)
+                with contextlib.suppress(OSError), self._storage.opened(self._path) as handle:
+                    self._storage.fsync(handle)
+                    self._is_on_disk(n_written)
+                    return
+                self._must_rewrite = True
+            with self._writing:
+                self._write_again()
+
+    def _is_on_disk(self, n_bytes: int) -> None:
+        """Note that the first bytes since the last good sync are on the disk."""
+        with self._writing:
+            del self._unsynced[:n_bytes]
+            self._synced_size += n_bytes
+            self._n_owed = max(0, self._n_owed - n_bytes)
+
+    def _write_again(self) -> None:
+        """Replace the file by a synced one. Called under both locks.
+
+        Raises:
+            OSError: the disk refused; the file is as before.
+        """
+        try:
+            before = read_regular(self._path, _MAX_LOG_BYTES)[: self._synced_size]
+            self._storage.replace_file(self._path, before + self._unsynced)
+        except FileNotFoundError:
+            # The log was deleted: nothing of it can be synced any more.
+            self._is_all_synced(0)
+            raise
+        self._is_all_synced(len(before) + len(self._unsynced))
+
+    def _is_all_synced(self, size: int) -> None:
+        self._synced_size = size
+        self._unsynced.clear()
+        self._n_owed = 0
+        self._must_rewrite = False
 
     def add_all(self, records: Sequence[Snapshot | CheckpointMark]) -> None:
         """Append snapshots, and checkpoints between them, in one write, and sync it: all of them or none.
@@ -483,21 +529,49 @@ class SnapshotLog:
         said = [one.note for one in self._snapshots[: self._position[snapshot.id] + 1] if one.note]
         return list(dict.fromkeys(said))
 
-    def _append(self, *records: Mapping[str, Any], sync: bool) -> None:
+    def _append(self, *records: Mapping[str, Any], sync: bool, owes: bool = False) -> None:
         line = b"".join(json.dumps(one, ensure_ascii=True).encode() + b"\n" for one in records)
         if self._joins_line:
             line = b"\n" + line
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-        try:
-            handle = self._storage.open(self._path, flags)
-        except FileNotFoundError:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = self._storage.open(self._path, flags)
-        try:
-            self._storage.append(handle, line, sync=sync)
-        finally:
-            self._storage.close(handle)
+        if not sync:
+            self._write(line, owes=owes)
+        else:
+            with self._syncing:
+                if self._must_rewrite:
+                    with self._writing:
+                        self._write_again()
+                self._write(line, sync=True)
         self._joins_line = False
+
+    def _write(self, line: bytes, *, owes: bool = False, sync: bool = False) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        with self._writing:
+            try:
+                handle = self._storage.open(self._path, flags)
+            except FileNotFoundError:
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                handle = self._storage.open(self._path, flags)
+            try:
+                size = self._storage.fstat(handle).st_size
+                self._storage.append(handle, line)
+                try:
+                    if sync:
+                        self._storage.fsync(handle)
+                except OSError:
+                    self._must_rewrite = bool(self._unsynced)
+                    with contextlib.suppress(OSError):
+                        self._storage.ftruncate(handle, size)
+                    raise
+            finally:
+                self._storage.close(handle)
+            if sync:
+                self._is_all_synced(size + len(line))
+                return
+            if not self._unsynced:
+                self._synced_size = size
+            self._unsynced += line
+            if owes:
+                self._n_owed = len(self._unsynced)
 
     def _take(self, snapshot: Snapshot) -> None:
         self._position[snapshot.id] = len(self._snapshots)
@@ -563,6 +637,7 @@ class SnapshotLog:
         try:
             value: object = json.loads(line)
         except (ValueError, RecursionError):
+            self._lost_line = True
             return
         if not isinstance(value, dict):
             return
@@ -573,11 +648,15 @@ class SnapshotLog:
             self.root = root
         elif isinstance(uid, str):
             after = str(record.get("after", ""))
-            position = self._position.get(after) if after else len(self._snapshots) - 1
+            position = self._position.get(after)
+            if not after or (position is None and self._lost_line):
+                # If a power cut took the snapshot before it, the next scan finds its changes and adds them here.
+                position = len(self._snapshots) - 1
             if position is not None:
                 self._set_mark(uid, position, str(record.get("agent", "")))
         elif (snapshot := self._parsed_first(record) or _parsed(record)) is not None:
             self._take(self._continued(snapshot))
+            self._lost_line = False
 
     def _continued(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot as it follows those so far: a complete one has the changes since them."""

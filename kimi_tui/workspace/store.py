@@ -13,6 +13,7 @@ import errno
 import hashlib
 import heapq
 import os
+import shutil
 import struct
 import threading
 import uuid
@@ -126,6 +127,13 @@ class PackIndices:
             if (place := index.find(name)) is not None:
                 return index.path, place
         return None
+
+    def names_in(self, path: Path) -> Iterator[bytes]:
+        """Yield the names of the bodies that are to be read from a pack."""
+        yield from [name for name, (pack, _) in self._few.items() if pack == path]
+        for index in self._large:
+            if index.path == path:
+                yield from (name for name, _ in index)
 
     def forget(self, path: Path) -> None:
         """Forget the bodies of a pack."""
@@ -254,11 +262,49 @@ def sync_pack(path: Path) -> None:
         os.close(handle)
 
 
+def _write_again(path: Path, names: set[bytes]) -> None:
+    """Replace a finished pack by a synced copy.
+
+    Args:
+        path: the pack.
+        names: the names of the bodies in it.
+
+    Raises:
+        BlobDamaged: a body can no longer be read as it was written.
+        OSError: the disk refused; the pack is as before.
+    """
+    copy = path.with_suffix(".tmp")
+    try:
+        # The file system's own copy would share what is on the disk, which lacks the bytes that are in memory.
+        with open(open_regular(path), "rb") as source, copy.open("xb") as target:
+            os.fchmod(target.fileno(), 0o600)
+            shutil.copyfileobj(source, target, _PIECE)
+            target.flush()
+            fsync(target.fileno())
+        index = read_index(copy)
+        if not names.issubset(name for name, _ in index):
+            raise BlobDamaged("its snapshot is damaged")
+        for name, place in index:
+            _content_of(read_body(copy, place), name.hex())
+        os.replace(copy, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            copy.unlink(missing_ok=True)
+        raise
+
+
 def packs_in(folder: Path) -> list[Path]:
     """Return the packs of a folder; none if there is no folder."""
     with contextlib.suppress(OSError), os.scandir(folder) as listing:
         return sorted(Path(item.path) for item in listing if item.name.endswith(SUFFIX))
     return []
+
+
+def _written_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _sync_names(folder: Path) -> None:
@@ -334,17 +380,18 @@ class BlobStore:
         self._is_clean = False
         self._opened: _OpenPacks | None = None
         self._lock = threading.RLock()
-        # Finished packs that are to be synced later. Who syncs them holds the second lock, so that the contents are on the disk
-        # for everyone who has held it after them.
-        self._unsynced: list[Path] = []
+        # Finished packs that are to be synced later, and whether a sync of each has failed. Who syncs them holds the second
+        # lock, so that the contents are on the disk for everyone who has held it after them.
+        self._unsynced: dict[Path, bool] = {}
         self._syncing = threading.Lock()
 
-    def put(self, content: bytes, name: str = "") -> str:
+    def put(self, content: bytes, name: str = "", *, again: bool = False) -> str:
         """Store these bytes; return their name. They are durable only after `flush`.
 
         Args:
             content: the bytes.
             name: their name, if it is known already.
+            again: store them also if they are stored, since what is stored is damaged.
 
         Raises:
             StoreFull: the budget does not allow it.
@@ -352,7 +399,8 @@ class BlobStore:
         """
         name = name or hash_of(content)
         with self._lock:
-            self._put(bytes.fromhex(name), content)
+            if again or not self._has(bytes.fromhex(name)):
+                self._put(bytes.fromhex(name), content)
         return name
 
     def limit(self, max_bytes: int) -> None:
@@ -376,22 +424,56 @@ class BlobStore:
 
     @property
     def is_synced(self) -> bool:
-        """Whether all flushed contents are durable, or are being made so."""
+        """Whether all flushed contents are durable."""
         return not self._unsynced
 
     def sync(self) -> None:
         """Make all contents durable that were flushed. It may be called beside other methods.
 
         Raises:
-            OSError: the disk refused; a power cut may lose these contents.
+            OSError: the disk refused; a power cut may lose contents until the next call writes them again.
         """
         with self._syncing:
             with self._lock:
-                paths, self._unsynced = self._unsynced, []
-            for path in paths:
-                sync_pack(path)
-            if paths:
+                waiting = dict(self._unsynced)
+            refused: OSError | None = None
+            for path, has_failed in waiting.items():
+                try:
+                    self._sync_pack(path, has_failed=has_failed)
+                except OSError as error:
+                    refused = refused or error
+            if waiting:
                 _sync_names(self._root)
+            if refused is not None:
+                raise refused
+
+    def _sync_pack(self, path: Path, *, has_failed: bool) -> None:
+        """Make a pack durable; if a sync of it fails, or has failed, by a copy: the kernel reports the failure only once and takes
+        the pages for written from then on.
+        """
+        try:
+            if not has_failed:
+                with contextlib.suppress(OSError):
+                    sync_pack(path)
+                    return
+                with self._lock:
+                    self._unsynced[path] = has_failed = True
+            with self._lock:
+                names = set(self._places.names_in(path))
+            _write_again(path, names)
+            has_failed = False
+        except (OSError, BlobDamaged) as error:
+            if isinstance(error, OSError) and os.path.lexists(path):
+                raise
+            # The contents are gone. They count as not stored, so that a scan that reads them again stores them.
+            has_failed = False
+            with self._lock:
+                self._places.forget(path)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path)) from error
+        finally:
+            if not has_failed:
+                with self._lock:
+                    self._unsynced.pop(path, None)
 
     def get(self, name: str, size: int | None = None) -> bytes:
         """Return the verified contents with that name.
@@ -406,12 +488,9 @@ class BlobStore:
         try:
             with self._lock:
                 body = self._body(bytes.fromhex(name))
-            content = _unpacked(body[1:], size) if body[:1] == _ZLIB else body[1:]
-        except (OSError, ValueError, KeyError, zlib.error) as error:
+        except (OSError, ValueError, KeyError) as error:
             raise BlobDamaged("its snapshot cannot be read") from error
-        if hashlib.sha256(content).hexdigest() != name:
-            raise BlobDamaged("its snapshot is damaged")
-        return content
+        return _content_of(body, name, size)
 
     @contextlib.contextmanager
     def reading(self) -> Generator[None]:
@@ -439,8 +518,6 @@ class BlobStore:
     # The methods below are called with the lock held.
 
     def _put(self, digest: bytes, content: bytes) -> None:
-        if self._has(digest):
-            return
         body = _packed(content)
         if self._used + len(body) > self._max_bytes:
             raise StoreFull(
@@ -477,7 +554,7 @@ class BlobStore:
             raise
         self._used += writer.size_bytes - before
         if later:
-            self._unsynced.append(writer.path)
+            self._unsynced[writer.path] = False
         self._places.add(index)
 
     def _delete_unfinished(self) -> None:
@@ -514,7 +591,8 @@ class BlobStore:
         if self._is_loaded:
             return
         self._is_loaded = True
-        own = packs_in(self._root)
+        # The newest pack with some contents counts: contents that were damaged have been stored again.
+        own = sorted(packs_in(self._root), key=_written_at)
         for path in own:
             self._add(path)
         known = {path.name for path in own}
@@ -540,7 +618,8 @@ class BlobStore:
         except OSError:
             # The pack is gone by now, or the file system has no links: the contents are stored here then.
             return False
-        _sync_names(self._root)
+        # The neighbour may not have synced it yet.
+        self._unsynced[target] = False
         self._add(target)
         return True
 
@@ -558,14 +637,14 @@ class ScratchStore(BlobStore):
         self._room = max_bytes
         self._new: dict[str, bytes] = {}
 
-    def put(self, content: bytes, name: str = "") -> str:
+    def put(self, content: bytes, name: str = "", *, again: bool = False) -> str:
         """Keep these bytes; return their name.
 
         Raises:
             StoreFull: there is no room for them.
         """
         name = name or hash_of(content)
-        if not self.has(name):
+        if again or not self.has(name):
             if len(content) > self._room:
                 raise StoreFull("There are too many new files to be compared.")
             self._room -= len(content)
@@ -584,6 +663,21 @@ class ScratchStore(BlobStore):
         """
         found = self._new.get(name)
         return super().get(name, size) if found is None else found
+
+
+def _content_of(body: bytes, name: str, size: int | None = None) -> bytes:
+    """Return the contents that a body holds.
+
+    Raises:
+        BlobDamaged: the body has other contents than its name says.
+    """
+    try:
+        content = _unpacked(body[1:], size) if body[:1] == _ZLIB else body[1:]
+    except zlib.error as error:
+        raise BlobDamaged("its snapshot cannot be read") from error
+    if hashlib.sha256(content).hexdigest() != name:
+        raise BlobDamaged("its snapshot is damaged")
+    return content
 
 
 def _unpacked(body: bytes, size: int | None) -> bytes:

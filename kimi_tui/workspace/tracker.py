@@ -63,7 +63,7 @@ from kimi_tui.workspace.restore import (
 )
 from kimi_tui.workspace.scan import Scanner
 from kimi_tui.workspace.snapshots import FOREIGN, By, Snapshot, SnapshotLog, delta, new_id
-from kimi_tui.workspace.store import BlobDamaged, BlobStore, ScratchStore, disk_usage
+from kimi_tui.workspace.store import BlobDamaged, BlobStore, ScratchStore, StoreFull, disk_usage
 from kimi_tui.workspace.tree_watch import TreeWatch, held_files
 
 _log = logging.getLogger(__name__)
@@ -535,7 +535,7 @@ class Tracker:
                 # A file whose contents are gone cannot be restored, as anywhere else in the log.
                 with contextlib.suppress(BlobDamaged):
                     self._store.put(texts.content(entry), name)
-        self._store.flush()
+        self._keep_whole(wanted)
         intent = Intent(known.id, new_id(), tuple(wanted))
         if wanted:
             with contextlib.suppress(OSError):
@@ -740,6 +740,7 @@ class Tracker:
         last = self._log.last
         if last is None or not (wanted or left or stale):
             return None
+        self._keep_whole(wanted)
         intent = Intent(last.id, new_id(), tuple(wanted), session)
         if wanted:
             # Without a seal this process carries out the restore all the same, but the next one does not finish it.
@@ -747,6 +748,27 @@ class Tracker:
                 intent = replace(intent, seal=self._seal_of(intent, create=True))
             restore.write_intent(self._folder / INTENT_NAME, intent)
         return PreparedRestore(intent, tuple(left), tuple(stale))
+
+    def _keep_whole(self, changes: Iterable[FileChange]) -> None:
+        """Store the present contents of files again where what is stored of them is damaged, as after a power cut in the middle of a
+        write of several pages; then make all contents durable.
+
+        Raises:
+            OSError: a file cannot be read, or the disk refused.
+        """
+        for one in changes:
+            now = one.now
+            if now is None or not now.kept:
+                continue
+            try:
+                self._store.get(now.blob, now.size)
+            except BlobDamaged:
+                found, content = restore.current_content(str(self._root / one.path))
+                if found == now:
+                    # Where there is no room for it, the first scan has said so.
+                    with contextlib.suppress(StoreFull):
+                        self._store.put(content, now.blob, again=True)
+        self._store.flush()
 
     def carry_out(self, prepared: PreparedRestore, *, unasked: bool = False) -> Restored:
         """Carry out the prepared restore, scan its result, and close the intent.

@@ -559,3 +559,22 @@ async def test_a_folder_that_went_is_made_again_with_all_that_is_known(folder: P
     again = await opened(place, Storage())
     assert texts(again.context) == expected
     await again.aclose()
+
+
+async def test_an_operation_and_the_end_sync_first_what_the_records_tell_of(folder: Path) -> None:
+    done: list[str] = []
+    storage = WatchedStorage()
+    session = await opened(folder, storage)
+    await say(session, "one", "two")
+    storage.before = lambda name, _arguments: done.append(name)
+    session.context.sync_first = lambda: done.append("first")
+    await session.context.revert_to(1, reason="rewind")
+    assert done.index("first") < done.index("fsync")
+    done.clear()
+    # Nothing is unsynced but what no record tells of.
+    await session.sync()
+    assert done[0] == "first"
+    done.clear()
+    await session.context.aclose()
+    assert "first" in done
+    await session.aclose()

@@ -507,3 +507,15 @@ async def test_an_operation_that_is_just_happening_does_not_come_along(store: Se
     assert [entry.checkpoint_id for entry in copy.context.journal.entries] == [2]
     await copy.aclose()
     await session.aclose()
+
+
+async def test_a_fork_leaves_out_what_is_being_written(store: SessionStore) -> None:
+    session = await made(store, HERE, "hi")
+    await session.open()
+    packs = session.dir / "files" / "store"
+    packs.mkdir(parents=True)
+    (packs / "whole.pack").write_bytes(b"contents")
+    (packs / "begun.tmp").write_bytes(b"cont")
+    copy = await session.fork()
+    assert [one.name for one in (copy.dir / "files" / "store").iterdir()] == ["whole.pack"]
+    await session.aclose()

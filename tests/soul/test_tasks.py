@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+from pathlib import Path
 
 import pytest
 
+from kimi_tui.llm.message import MANY, Message, TextPart, user_message
+from kimi_tui.session.context import Context
 from kimi_tui.soul.errors import RunCancelled
 from kimi_tui.soul.tasks import (
     OneAtATime,
@@ -142,3 +146,46 @@ async def test_a_turn_whose_caller_was_cancelled_is_no_fault_of_the_program() ->
     gc.collect()
     await asyncio.sleep(0)
     assert faults == []
+
+
+@pytest.mark.parametrize(
+    "turn", [0, 2, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(3, 40))]
+)
+async def test_a_cancel_in_any_turn_of_the_event_loop_splits_no_append_and_is_not_lost(
+    tmp_path: Path, turn: int
+) -> None:
+    context = Context(tmp_path)
+    await context.restore()
+    many = [TextPart(text=str(n)) for n in range(MANY + 1)]
+    parts = [user_message("short"), Message(role="user", content=many), user_message("end")]
+    is_done = False
+
+    @shielded_at_once
+    async def append() -> None:
+        for part in parts:
+            await context.append([part])
+
+    async def work() -> None:
+        nonlocal is_done
+        await append()
+        is_done = True
+        await asyncio.Event().wait()
+
+    # The turns are those of an append that waits for another one, and then for the thread that encodes the long message.
+    async with context._lock:  # pyright: ignore[reportPrivateUsage]
+        caller = asyncio.create_task(work())
+        for _ in range(min(turn, 3)):
+            await asyncio.sleep(0)
+        if turn < 3:
+            caller.cancel()
+    for _ in range(turn - 3):
+        await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    expected = parts if turn else []
+    assert [one.text for one in context.messages] == [one.text for one in expected]
+    assert not (is_done and turn < 3)
+    await context.aclose()
+    lines = (tmp_path / "context.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["role"] for line in lines] == ["user"] * len(expected)
