@@ -135,7 +135,9 @@ async def _set(futures: Futures, server: _Server) -> dict[str, float]:
         if pid := futures.process_id(key):
             server.pids.add(pid)
         if state.is_over and not sizes:
-            sizes.append((_disk_mb(top.glob("*/base/**/*")), _disk_mb(top.glob("*/run-*/**/*"))))
+            # The frozen files of the rounds before may be there still.
+            frozen = max(_disk_mb(base.rglob("*")) for base in top.glob("*/base"))
+            sizes.append((frozen, _disk_mb(top.glob("*/run-*/**/*"))))
 
     futures.subscribe(wake)
     begun = time.perf_counter()
