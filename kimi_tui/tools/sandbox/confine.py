@@ -276,6 +276,7 @@ _CONNECTIONS = ([b"0001", b"03"], [b"0005", b"03"])
 """Types and states in the kernel's list of sockets: those of a connection. A socket of datagrams may have a peer and still take those
 of others.
 """
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _OF_KEYS = ("/proc/keys", "/proc/key-users")
 """Files with the names of key rings, which the refused system calls would reveal too."""
 
@@ -344,7 +345,8 @@ class Covers:
         shown: those of shown files and folders, which are mounted in an emptied folder.
         missing: paths of hidden files and of sockets that did not exist, so that nothing lies over them.
         links: hidden paths that are links, over which nothing lies, with their targets.
-        n_gone: the number of shown files and folders that did not exist.
+        n_gone: the number of what may be there for a later command: shown files and folders that did not exist, and layers over
+            caches for which there was no room.
     """
 
     __slots__ = ("links", "missing", "n_gone", "places", "shown")
@@ -426,10 +428,11 @@ def _set_up(
 ) -> "Held":
     """Set up the mounts of a command in process 1 of its namespaces, and give up what that needs."""
     _lay_over(paths)
-    laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"])
+    covers = Covers()
+    laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"], covers)
     if said["private"]:
         laid.append((PRIVATE_AT, _tree(said["private"])))
-    covers = _cover(paths, said["tmp"], sockets, laid)
+    _cover(paths, said["tmp"], sockets, laid, covers)
     if said["network"] != "on":
         _raise_loopback()
     _drop_capabilities(() if own_user else _KEPT_CAPS)
@@ -475,7 +478,7 @@ class Standing:
         self._top = os.stat("/").st_mtime_ns
         lying = _mount_points(self._mounts)
         if covers.n_gone or not lying.issuperset(map(os.fsencode, covers.places + covers.shown)):
-            raise OSError(errno.ESTALE, "something was replaced while it was covered")
+            raise OSError(errno.ESTALE, "something was missing, or replaced while it was covered")
 
     def has_same_sockets(self) -> bool:
         """Return whether no socket has appeared outside."""
@@ -667,16 +670,18 @@ def _cover(
     tmp: str,
     sockets: list[str],
     laid: "Sequence[tuple[str, int]]" = (),
-) -> "Covers":
-    """Mount everything read-only except writable paths, and mount empty files or folders over hidden ones; return what was mounted.
+    covers: "Covers | None" = None,
+) -> None:
+    """Mount everything read-only except writable paths, and mount empty files or folders over hidden ones.
 
     Args:
         paths: the words, by their kinds.
         tmp: the folder that becomes `/tmp`.
         sockets: sockets that are hidden too, if they exist.
         laid: private mounts and their places, shallow ones first; they are mounted before those of `paths`.
+        covers: takes what was mounted.
     """
-    covers = Covers()
+    covers = covers or Covers()
     paths = {**{kind: [] for kind in (*_KINDS, "plain")}, **paths}
     _set_mount(_AT_FDCWD, "/", 0, flags=_AT_RECURSIVE, propagation=_MS_PRIVATE)
     trees = [(path, _tree(path)) for path in paths["write"]]
@@ -764,7 +769,6 @@ def _cover(
         else:
             covers.links[path] = _target(path)
         os.close(place)
-    return covers
 
 
 def _shown_trees(paths: list[str], covers: "Covers") -> "Iterator[tuple[str, int]]":
@@ -864,7 +868,7 @@ def _lay_over(paths: dict[str, list[str]]) -> None:
 
 
 def _layers(
-    folder: str, base: str, plain: list[str], overlaid: list[str]
+    folder: str, base: str, plain: list[str], overlaid: list[str], covers: "Covers"
 ) -> "list[tuple[str, int]]":
     """Make the private layers over caches, detached: return each place with its mount, shallow ones first.
 
@@ -878,6 +882,7 @@ def _layers(
         base: the home folder.
         plain: places of folders that replace the user's; `overlaid` are places of folders that are laid over the user's. Each
             is a name and an absolute path.
+        covers: takes the number of layers for which there was no room.
     """
     if not folder:
         return []
@@ -888,6 +893,7 @@ def _layers(
         _make_folder(f"{folder}/plain/{name}", 0o700)
         laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
     own = _taken_layer(folder) if overlaid else ""
+    covers.n_gone += bool(overlaid and not own)
     others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
     tops = [f"{folder}/{one}/upper" for one in (own, *sorted(others, key=int))]
     home, whole = -1, -1
@@ -905,7 +911,8 @@ def _layers(
             if tree < 0:
                 name = f"{_HOME}/{below}" if below else name
                 tree = _overlay(tops, f"{folder}/{own}/work", name, _opened(f"/{place}"))
-        except OSError:
+        except OSError as error:
+            covers.n_gone += error.errno in _NO_ROOM
             continue
         laid.append((f"/{place}", tree))
     for one in (home, whole):

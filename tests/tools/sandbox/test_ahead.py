@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import socket
@@ -400,6 +401,24 @@ async def test_a_layer_that_another_command_began_is_seen(ahead: Ahead) -> None:
     assert ahead.used == []
     assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
     assert ahead.used == [True]
+
+
+async def test_a_layer_that_was_not_free_while_it_was_set_up_is_used(ahead: Ahead) -> None:
+    await ahead.said("true")
+    words = ahead.made("true").words
+    ahead.own.end_ahead()
+    layers = folder_of(ahead.sandbox.environ, str(ahead.work))
+    with contextlib.ExitStack() as stack:
+        for number in range(64):
+            flags = os.O_RDONLY | os.O_CREAT
+            lock = os.open(f"{layers}/{number}.lock", flags, 0o600)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        await asyncio.to_thread(ahead.own.set_up_ahead, words, str(ahead.work))
+        if ahead.own._ahead is not None:
+            await ahead.is_ready()
+    assert await ahead.said("echo on > ~/.cache/pip/mine; cat ~/.cache/pip/mine") == "on\n"
+    assert True not in ahead.used
 
 
 @pytest.mark.parametrize("is_told", [True, False])
