@@ -205,8 +205,10 @@ class JsonlLog:
         self._pending = bytearray()
         # These bytes were written since the last good sync; they are written again if a sync fails.
         self._unsynced = bytearray()
-        # Appends come from the event loop while a thread syncs.
+        # Appends come from the event loop while a thread syncs. Under the second lock, which is taken first, one thread syncs:
+        # two would both take what they had found unsynced for their own.
         self._lock = threading.Lock()
+        self._syncing = threading.Lock()
 
     def append(self, *records: Mapping[str, Any]) -> None:
         """Add records. They are written at once or, if the disk refuses, before the next ones. Never raises because of the disk.
@@ -248,23 +250,24 @@ class JsonlLog:
         Raises:
             StorageTrouble: The sync failed; the next attempt writes the missing records again.
         """
-        if not self.flush():
-            raise self.trouble or StorageTrouble(f"Could not write {self.path.name}.")
-        with self._lock:
-            written, fd = len(self._unsynced), self._fd
-        if not written or fd is None:
-            return
-        try:
-            self._storage.fsync(fd)
-        except OSError as error:
+        with self._syncing:
+            if not self.flush():
+                raise self.trouble or StorageTrouble(f"Could not write {self.path.name}.")
             with self._lock:
-                # Nobody knows how much arrived; readers ignore records that are there twice (by `seq` or id).
-                self._pending[:0] = self._unsynced
-                self._unsynced.clear()
-                self.trouble = StorageTrouble.of(f"write {self.path.name}", error)
-                raise self.trouble from error
-        with self._lock:
-            del self._unsynced[:written]
+                written, fd = len(self._unsynced), self._fd
+            if not written or fd is None:
+                return
+            try:
+                self._storage.fsync(fd)
+            except OSError as error:
+                with self._lock:
+                    # Nobody knows how much arrived; readers ignore records that are there twice (by `seq` or id).
+                    self._pending[:0] = self._unsynced
+                    self._unsynced.clear()
+                    self.trouble = StorageTrouble.of(f"write {self.path.name}", error)
+                    raise self.trouble from error
+            with self._lock:
+                del self._unsynced[:written]
 
     @property
     def is_synced(self) -> bool:

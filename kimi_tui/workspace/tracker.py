@@ -756,18 +756,19 @@ class Tracker:
         Raises:
             OSError: a file cannot be read, or the disk refused.
         """
-        for one in changes:
-            now = one.now
-            if now is None or not now.kept:
-                continue
-            try:
-                self._store.get(now.blob, now.size)
-            except BlobDamaged:
-                found, content = restore.current_content(str(self._root / one.path))
-                if found == now:
-                    # Where there is no room for it, the first scan has said so.
-                    with contextlib.suppress(StoreFull):
-                        self._store.put(content, now.blob, again=True)
+        with self._store.reading():
+            for one in changes:
+                now = one.now
+                if now is None or not now.kept:
+                    continue
+                try:
+                    self._store.get(now.blob, now.size)
+                except BlobDamaged:
+                    found, content = restore.current_content(str(self._root / one.path))
+                    if found == now:
+                        # Where there is no room for it, the first scan has said so.
+                        with contextlib.suppress(StoreFull):
+                            self._store.put(content, now.blob, again=True)
         self._store.flush()
 
     def carry_out(self, prepared: PreparedRestore, *, unasked: bool = False) -> Restored:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,29 @@ def test_what_is_kept_in_memory_for_a_sync_is_bounded(path: Path) -> None:
     file.close()
     texts = [record["text"] for record in file.read() if "text" in record]
     assert len(texts) >= 30
+
+
+def test_what_is_appended_while_two_threads_sync_is_not_taken_for_synced(tmp_path: Path) -> None:
+    storage = WatchedStorage()
+    file = JsonlLog(tmp_path / "wire.jsonl", storage)
+    file.append({"n": 1})
+    is_syncing, may_end = threading.Event(), threading.Event()
+
+    def wait(name: str, _arguments: tuple[Any, ...]) -> None:
+        if name == "fsync":
+            is_syncing.set()
+            assert may_end.wait(10)
+
+    storage.after = wait
+    threads = [threading.Thread(target=file.sync) for _ in range(2)]
+    threads[0].start()
+    assert is_syncing.wait(10)
+    threads[1].start()
+    threads[1].join(0.05)
+    file.append({"n": 2})
+    may_end.set()
+    for thread in threads:
+        thread.join(10)
+    assert file.is_synced
+    assert [name for name in storage.calls if name in ("write", "fsync")][-1] == "fsync"
+    file.close()
