@@ -367,7 +367,7 @@ class _FuturesRun:
 
 def _estimate_words(estimate: Estimate) -> str:
     """Return the cost of the first requests in a sentence."""
-    words = f"{counted(len(estimate.futures), 'future')}: the first requests send {tokens(estimate.tokens)} tokens"
+    words = f"{counted(len(estimate.futures), 'future')}: the first requests send {tokens(estimate.tokens)} tokens in all"
     if estimate.cached:
         words += f", {tokens(estimate.cached)} of them probably cached"
     if estimate.cost >= 0:

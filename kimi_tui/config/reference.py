@@ -142,7 +142,7 @@ base_url = "https://api.moonshot.ai/v1"
 api_key = "..."                # or "keyring:NAME", for the system's keyring
 headers = { "X-Org" = "..." }  # sent with every request to this server, kept as secret as the key; at most 20
                                # Authorization, Cookie, Host, User-Agent, Accept* and Content-* are set by the program alone
-# max_parallel = 2             # how many futures may use this server at a time; the default is 1 for a server on this machine or in the local network, else 2
+# max_parallel = 2             # how many futures (/futures) may use this server at a time; the default is 1 for a server on this machine or in the local network, else 2
 
 [models.kimi-k3]
 provider = "moonshot"

@@ -181,9 +181,7 @@ def _quiet(text: str) -> Line:
 
 
 def _first_cost(found: Estimate, currency: str) -> str:
-    said = (
-        f"The first requests send the conversation so far, {formatting.tokens(found.tokens)} tokens"
-    )
+    said = f"The first requests send the conversation so far, {formatting.tokens(found.tokens)} tokens in all"
     if found.cached:
         said += f", {formatting.tokens(found.cached)} from the cache"
     if found.cost >= 0:

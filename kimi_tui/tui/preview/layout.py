@@ -473,7 +473,9 @@ FUTURES = PreviewAction(
     "x", "futures", "Try several ways from here", "beside this conversation", verb="ask", group=1
 )
 """Starts futures: continuations that run beside the current conversation."""
-WHOLE = PreviewAction("e", "whole", "Preview a switch to the end", verb="preview", group=1)
+WHOLE = PreviewAction(
+    "e", "whole", "Preview a switch to the end of the world line", verb="preview", group=1
+)
 """Previews the end of a world line in place of one of its checkpoints."""
 COPY = PreviewAction("y", "copy", "Copy up to here as Markdown", verb="copy", group=1)
 UNDO = PreviewAction("u", "undo", "Undo", verb="undo")

@@ -213,7 +213,7 @@ class PromptBar(PaintedRows):
         is_wide = self.size.width >= WIDE_FROM
         if 0 <= state.prompt_read < 1:
             share = int(100 * state.prompt_read)
-            return f"processing the prompt {share}%" if is_wide else f"prompt {share}%"
+            return f"processing the prompt {share}%" if is_wide else f"processing {share}%"
         waited_s = now - state.asked_at
         if not state.asked_at or waited_s < SHOWN_AFTER_S:
             return ""

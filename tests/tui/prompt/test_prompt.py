@@ -314,7 +314,7 @@ async def test_the_row_tells_what_the_agent_does() -> None:
         (80, 80, -1.0, "waiting for the first token 1:20"),
         (60, 80, -1.0, "waiting for first token 1:20"),
         (80, 80, 0.31, "processing the prompt 31%"),
-        (60, 80, 0.31, "prompt 31%"),
+        (60, 80, 0.31, "processing 31%"),
         (80, 80, 1.0, "waiting for the first token 1:20"),
         (80, 2, -1.0, ""),
     ],
