@@ -276,6 +276,8 @@ _CONNECTIONS = ([b"0001", b"03"], [b"0005", b"03"])
 """Types and states in the kernel's list of sockets: those of a connection. A socket of datagrams may have a peer and still take those
 of others.
 """
+_LOCAL = frozenset(b"ext2 ext3 ext4 xfs btrfs f2fs bcachefs tmpfs devtmpfs devpts proc".split())
+"""File systems in which no file changes but through this kernel."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _OF_KEYS = ("/proc/keys", "/proc/key-users")
 """Files with the names of key rings, which the refused system calls would reveal too."""
@@ -476,9 +478,11 @@ class Standing:
         self._table = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._mounts = _whole(self._table)
         self._top = os.stat("/").st_mtime_ns
-        lying = _mount_points(self._mounts)
-        if covers.n_gone or not lying.issuperset(map(os.fsencode, covers.places + covers.shown)):
+        points = _mount_points(self._mounts)
+        if covers.n_gone or not points.keys() >= {*map(os.fsencode, covers.places + covers.shown)}:
             raise OSError(errno.ESTALE, "something was missing, or replaced while it was covered")
+        far = [os.fsdecode(point).rstrip("/") for point, kinds in points.items() if kinds - _LOCAL]
+        self._far = [path for path in covers.places if _below(path, far)]
 
     def has_same_sockets(self) -> bool:
         """Return whether no socket has appeared outside."""
@@ -491,7 +495,7 @@ class Standing:
         The kernel's table names where a mount lies now: a file that is renamed takes its cover along, one that is removed or
         replaced loses it, and what was mounted from it is marked as deleted. Landlock has a rule for each entry of the top folder.
         """
-        for path in self._covers.places:
+        for path in self._far:
             # A file system of a network or another machine learns that a file was replaced there when its name is looked up, and
             # only then takes the cover away.
             os.path.lexists(path)
@@ -515,14 +519,18 @@ def _target(link: str) -> str:
         return ""
 
 
-def _mount_points(table: bytes) -> "set[bytes]":
-    """Return the places in a table of mounts, without those whose file was removed after it was mounted there."""
-    found: set[bytes] = set()
+def _mount_points(table: bytes) -> "dict[bytes, set[bytes]]":
+    """Return the places in a table of mounts, without those whose file was removed after it was mounted there, and the kinds of
+    file systems at each.
+    """
+    found: dict[bytes, set[bytes]] = {}
     for line in table.split(b"\n"):
         fields = line.split(b" ", 5)
         if len(fields) == 6 and not fields[3].endswith(b"//deleted"):
             first, *others = fields[4].split(b"\\")
-            found.add(first + b"".join(bytes([int(one[:3], 8)]) + one[3:] for one in others))
+            place = first + b"".join(bytes([int(one[:3], 8)]) + one[3:] for one in others)
+            kind = fields[5].partition(b" - ")[2].partition(b" ")[0]
+            found.setdefault(place, set()).add(kind)
     return found
 
 
