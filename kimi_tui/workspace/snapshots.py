@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.filesystem import READ_ONLY, Storage, read_regular
 from kimi_tui.workspace.file_table import (
     Folders,
     Layered,
@@ -164,7 +164,7 @@ class SnapshotLog:
         return None if index is None else self._snapshots[index]
 
     def begin(self, root: str, *, moved: bool = False) -> None:
-        """Record the folder of the snapshots: once, or again if that folder was `moved`.
+        """Record the folder of the snapshots: once, or again if that folder was `moved`. What there is of the log is synced.
 
         Raises:
             OSError: the disk refused.
@@ -172,6 +172,21 @@ class SnapshotLog:
         if not self.root or (moved and self.root != root):
             self._append({"root": root}, sync=True)
             self.root = root
+            return
+        with self._syncing:
+            size = 0
+            try:
+                # Records of a killed process may be in the kernel's memory only.
+                with self._storage.opened(self._path) as handle:
+                    size = self._storage.fstat(handle).st_size
+                    self._storage.fsync(handle)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if error.errno not in READ_ONLY:
+                    with self._writing:
+                        self._is_all_synced(size)
+                        self._must_rewrite = size > 0
 
     def mark(self, uid: str, agent: str = "") -> None:
         """Note a checkpoint. The mark is written but not synced: the next snapshot syncs it.

@@ -16,6 +16,7 @@ import os
 import shutil
 import struct
 import threading
+import time
 import uuid
 import zlib
 from array import array
@@ -54,6 +55,8 @@ _KEY_BYTES = 8
 _SORTED = 10_000
 # For smaller bodies, setting up the compressor takes more time than it can save.
 _COMPRESSED_FROM_BYTES = 160
+_FRESH_NS = 120_000_000_000
+"""A pack that is older than this has been written by the kernel, which waits for half a minute."""
 
 
 class PackPlace(NamedTuple):
@@ -593,8 +596,12 @@ class BlobStore:
         self._is_loaded = True
         # The newest pack with some contents counts: contents that were damaged have been stored again.
         own = sorted(packs_in(self._root), key=_written_at)
+        now_ns = time.time_ns()
         for path in own:
             self._add(path)
+            if abs(now_ns - _written_at(path)) < _FRESH_NS:
+                # A killed process has not synced it, perhaps.
+                self._unsynced[path] = False
         known = {path.name for path in own}
         for folder in self._neighbours:
             for path in packs_in(folder):

@@ -186,6 +186,32 @@ def test_who_syncs_waits_for_a_sync_that_runs(tmp_path: Path, disk: Disk) -> Non
     assert SnapshotLog(tmp_path / "snapshots.jsonl").marked_at("c1") == log.marked_at("c1")
 
 
+def test_what_a_killed_process_did_not_sync_is_synced_at_the_next_start(
+    tmp_path: Path, disk: Disk
+) -> None:
+    place = Place(tmp_path)
+    place.begin()
+    place.write("a", "by a process that is killed")
+    place.tracker.take_snapshot("agent", later=True)
+    (pack,) = packs(tmp_path / "files" / "store")
+    log = tmp_path / "files" / "snapshots-2.jsonl"
+    disk.synced.clear()
+    place.tracker = place.started()
+    place.begin()
+    assert disk.has_synced(pack)
+    assert disk.has_synced(log)
+    # The file system refuses it: the log is written anew.
+    inode, content = log.stat().st_ino, log.read_bytes()
+    disk.n_refused, disk.ends = 1, log.name
+    place.tracker = place.started()
+    assert place.tracker.first_scan()
+    assert not place.tracker.is_synced
+    place.tracker.sync()
+    assert log.stat().st_ino != inode
+    assert log.read_bytes() == content
+    assert disk.has_synced(log)
+
+
 def damaged(pack: Path) -> None:
     """Leave the index of a pack and zeros in the place of its bodies: its last page was written, the others were not."""
     content = pack.read_bytes()
