@@ -367,11 +367,11 @@ class _FuturesRun:
 
 def _estimate_words(estimate: Estimate) -> str:
     """Return the cost of the first requests in a sentence."""
-    words = f"{counted(len(estimate.futures), 'future')}: the first requests send {tokens(estimate.tokens)} tokens in all"
+    words = f"{counted(len(estimate.futures), 'future')}: the first requests together send {tokens(estimate.tokens)} tokens"
     if estimate.cached:
         words += f", {tokens(estimate.cached)} of them probably cached"
     if estimate.cost >= 0:
-        words += f", for about {estimate.cost:.2f}"
+        words += f", for about {estimate.cost:.2f} in the currency of your prices"
     most = (
         f" At most {tokens(estimate.most_tokens)} tokens are used." if estimate.most_tokens else ""
     )

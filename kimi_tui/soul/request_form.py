@@ -91,5 +91,5 @@ def form_words(info: ModelInfo, form: RequestForm) -> tuple[str, str]:
 def larger_words(info: ModelInfo) -> str:
     """Say in one sentence how the model gets a larger window; empty if that is unknown."""
     if info.enlarged:
-        return f"F4 or /window uses a copy of this model whose context window is {info.enlarged:,} tokens."
+        return f"F4 or /window creates and uses a copy with a context window of {info.enlarged:,} tokens."
     return info.larger

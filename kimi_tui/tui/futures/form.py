@@ -181,11 +181,11 @@ def _quiet(text: str) -> Line:
 
 
 def _first_cost(found: Estimate, currency: str) -> str:
-    said = f"The first requests send the conversation so far, {formatting.tokens(found.tokens)} tokens in all"
+    said = f"The first requests together send {formatting.tokens(found.tokens)} tokens, the conversation so far once for each future"
     if found.cached:
-        said += f", {formatting.tokens(found.cached)} from the cache"
+        said += f", {formatting.tokens(found.cached)} of them probably cached"
     if found.cost >= 0:
-        said += f": {formatting.money(found.cost, currency)}"
+        said += f": about {formatting.money(found.cost, currency)}"
     return f"{said}."
 
 

@@ -79,7 +79,7 @@ def test_an_estimate_says_what_it_costs_and_what_is_not_isolated() -> None:
     plan = FuturesPlan(Target(5), (Variant(), Variant(), Variant()), caps=Caps(cost=0.5, steps=9))
     rows = words(estimated(plan), plan)
     assert rows[0] == (
-        "The first requests send the conversation so far, 72.3k tokens in all, 48.2k from the cache: $0.09."
+        "The first requests together send 72.3k tokens, the conversation so far once for each future, 48.2k of them probably cached: about $0.09."
     )
     assert rows[1] == "All futures together use at most $1.50. Each stops after 9 steps."
     assert "The server works on 2 futures at a time; the others wait." in rows
@@ -91,6 +91,6 @@ def test_without_prices_and_limits_that_is_said() -> None:
     cold = Estimate((FutureCost("a", "m", 10, 0), FutureCost("b", "m", 10, 0)), 20, 0)
     rows = words(cold, plan)
     assert rows[:2] == [
-        "The first requests send the conversation so far, 20 tokens in all.",
+        "The first requests together send 20 tokens, the conversation so far once for each future.",
         "There is no limit: each future works until it is done.",
     ]

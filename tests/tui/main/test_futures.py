@@ -44,7 +44,7 @@ async def started(one: Desk, fake: FakeFutures, command: str = "/futures 2 Use a
     """Start futures by a command, and wait until the timeline has them."""
     await one.say(command)
     await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
-    await one.sees("The first requests send")
+    await one.sees("The first requests together send")
     await one.pilot.press("enter")
     await one.until(lambda: bool(fake.plans))
     await one.sees("2 futures started")
@@ -151,7 +151,7 @@ async def test_pasted_images_go_along_with_the_messages(
         area.move_cursor(area.document.end)
         area.post_message(events.Paste(str(shot)))
         await one.sees("[image shot.png 40x30")
-        await one.sees("The first requests send")
+        await one.sees("The first requests together send")
         await one.pilot.press("enter")
         await one.until(lambda: bool(fake.plans))
         for variant in fake.plans[0].variants:
@@ -195,7 +195,7 @@ async def test_from_any_checkpoint_by_a_key_of_the_preview(
         await one.confirm("x", "Try several ways from here")
         await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
         await one.sees("Futures from #0")
-        await one.sees("The first requests send")
+        await one.sees("The first requests together send")
         await one.pilot.press("enter")
         await one.until(lambda: bool(fake.plans))
         assert fake.plans[0].target.id == 0

@@ -327,9 +327,7 @@ async def test_what_a_local_server_says_of_itself_is_known_before_the_first_mess
         server.route("GET", "/api/ps", reply({"models": [loaded]}))
         async with desk(home, server.base_url, window=None, dialect=None) as one:
             await one.sees("kimi-test has a context window")
-            await one.sees(
-                "F4 or /window uses a copy of this model whose context window is 32,768 tokens."
-            )
+            await one.sees("F4 or /window creates and uses a copy with a context window of 32,768")
             await one.sees("/tools on sends all tools.")
             await one.until(
                 lambda: (u := one.screen.conversation.state.usage) is not None and u.limit == 4_096

@@ -263,7 +263,7 @@ async def _to_review(main: MainParts, soul: KimiSoul, argument: str) -> NamedCha
     except NoGitChanges as no:
         main.bench.tell(
             str(no),
-            advice="/review takes turn, session, or the name of a git branch.",
+            advice="Use /review turn, /review session, or /review BRANCH (changes since that git branch).",
             level="warning",
         )
         return None

@@ -390,7 +390,7 @@ COMMANDS = CommandTable(
     Command(
         "add-dir",
         "Add a folder",
-        "Let the agent use a folder until you quit; without DIR, list added ones.",
+        "Let the agent read and write in DIR until you quit; alone, list added folders.",
         rules.add_dir,
         argument="[DIR]",
         opens=True,
