@@ -425,7 +425,7 @@ def futures(folder: Path, theme: str, size: tuple[int, int]) -> None:
                 terminal.key("tab")
             terminal.wait_quiet(QUIET_S)
             terminal.type("grep -q def src/parser.py")
-            terminal.wait_for("send the conversation")
+            terminal.wait_for("requests together send")
             camera.still("futures-dialog")
             terminal.wait_quiet(QUIET_S)
             terminal.key("enter")
