@@ -105,7 +105,8 @@ def _bisect_parser() -> CommandLineParser:
     parser = command(
         "bisect",
         "Find the step after which a command fails, by running it on the files of past checkpoints; nothing in the work folder is changed. "
-        "The exit code of COMMAND means: 0 good, 125 skip these files, 128 or more end the search, any other code bad. "
+        "The exit code of COMMAND means: 0 good, 125 skip these files, "
+        "126 and 127 (it cannot be run) ask you whether that is bad, 128 or more end the search, any other code bad. "
         "kimi-tui bisect itself exits with 0 if it found the change, and with 1 if not.",
     )
     parser.usage = "kimi-tui bisect [OPTIONS] -- COMMAND"

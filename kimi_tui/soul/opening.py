@@ -315,7 +315,7 @@ async def open_session(
     except LLMError as error:
         raise CannotOpen(f"{error.message} {error.advice}".strip(), FAILED) from error
     except OSError as error:
-        where = f" Sessions are kept in {short(data_dir())}; KIMI_TUI_HOME moves them."
+        where = f" Sessions are kept in {short(data_dir())}; set KIMI_TUI_HOME to change that."
         words = f"{error}{'' if launch.demo else where}"
         kind = DiskRefuses if error.errno in _MAY_PASS else CannotOpen
         raise kind(words, FAILED) from error

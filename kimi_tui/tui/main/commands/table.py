@@ -89,7 +89,7 @@ COMMANDS = CommandTable(
     Command(
         "copy",
         "Copy the last answer",
-        "Copy the last answer; code copies the newest code block, N the Nth one.",
+        "Copy the last answer; code copies the newest code block, N the Nth from the top.",
         view.copy,
         argument="[code | N]",
     ),
