@@ -35,7 +35,7 @@ async def test_a_place_that_takes_no_session_is_named(
 ) -> None:
     (home / "file").write_text("")
     monkeypatch.setenv("KIMI_TUI_HOME", str(home / "file"))
-    with pytest.raises(CannotOpen, match=r"file; KIMI_TUI_HOME moves") as failed:
+    with pytest.raises(CannotOpen, match=r"file; set KIMI_TUI_HOME") as failed:
         await open_session(launch_at(home))
     assert failed.value.code == 1
 
