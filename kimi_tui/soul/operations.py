@@ -233,7 +233,9 @@ class Operations:
         points = context.checkpoints
         place = next((n for n, one in enumerate(points) if one.uid == uid), -1)
         if place < 0:
-            raise UnknownCheckpoint("The step that started this sub-agent is not on the current world line.")
+            raise UnknownCheckpoint(
+                "The step that started this sub-agent is not on the current world line."
+            )
         point = points[place]
         (segment,) = segments(context.world_line, place, place + 1)
         kept = _until_call(segment.messages, int(number) if number.isdecimal() else 0)
