@@ -119,9 +119,8 @@ class CallFacts:
         return self.kind == "execute" and bool(self._given_command())
 
     def _given_command(self) -> str:
-        given = lenient_json.mapping(self.raw_input) or self._told
         for key in ("command", "cmd", "script"):
-            value: object = given.get(key)
+            value: object = self._given.get(key)
             if isinstance(value, str) and value.strip():
                 return value
             words = lenient_json.listing(value)
@@ -182,10 +181,14 @@ class CallFacts:
 
     def _is_input(self, text: str) -> bool:
         """Return whether a text repeats the arguments, as some agents show a call before it has a result."""
-        given = lenient_json.mapping(self.raw_input) or self._told
-        if not given or len(text) > MOST_OUTPUT or not lenient_json.is_object(text):
+        if not self._given or len(text) > MOST_OUTPUT or not lenient_json.is_object(text):
             return False
-        return lenient_json.parse(text) == given
+        return lenient_json.parse(text) == self._given
+
+    @property
+    def _given(self) -> Mapping[str, Any]:
+        """The arguments of the call, as fields or told as text."""
+        return lenient_json.mapping(self.raw_input) or self._told
 
     @property
     def exit_code(self) -> int | None:

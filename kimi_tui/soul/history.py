@@ -200,7 +200,7 @@ def _missing_end(
         # kimi-cli records no checkpoints, so nothing says where its record meets the context.
         return []
     if not _untold(stored).isdisjoint(point.uid for point in session.context.checkpoints):
-        # What a future said is in no record, so that its line is always told from the context.
+        # The record lacks what a future said, so its line is always told from the context.
         return []
     seq, at = stored[-1].seq, stored[-1].at
     try:

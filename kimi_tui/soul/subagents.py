@@ -1166,7 +1166,7 @@ class Subagents(AgentsPart):
         if self._closing:
             await asyncio.wait(self._closing)
         with contextlib.suppress(SoulError, SessionError):
-            # What an earlier run has left comes when the user lets the session go on, not by its mere opening.
+            # The changes of an earlier run are applied when the user lets the session go on; opening and closing it applies none.
             await self._settle([one for one in self._agents.values() if one.has_worked])
 
     # -- what it tells ---------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class SubagentBanner(BesideBanner["AgentChanged"]):
         """Return why the sub-agent waits or is paused, and what is special about how it works."""
         one = self.state
         why = agent_news(one) if one.state in ("waiting", "paused") else ""
-        # What a request in a copy waits for is of no interest once the sub-agent has ended.
+        # The remark says for what a request in a copy waits, which does not matter once the sub-agent has ended.
         remark = "" if one.is_over and one.is_future else one.remark[: NAME_CHARS * 2]
         return f"{why} {remark}".strip()
 

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, cast
 from unicodedata import normalize
 
 from kimi_tui.app_paths import home_places
-from kimi_tui.filesystem import note_path, real_path
+from kimi_tui.filesystem import SETTLED_NS, note_path, real_path
 from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
@@ -338,8 +338,6 @@ _DEEPEST = 4
 _MOST_LOOKED_AT = 2000
 _MOST_AT_THE_TOP = 40_000
 _MOST_KNOWN = 5000
-SETTLED_NS = 2_000_000_000
-"""Nanoseconds. A folder that changed within this time can change again with the same time stamp, on some file systems."""
 
 
 class GuardedLink(NamedTuple):

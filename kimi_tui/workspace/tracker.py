@@ -766,7 +766,7 @@ class Tracker:
                 except BlobDamaged:
                     found, content = restore.current_content(str(self._root / one.path))
                     if found == now:
-                        # Where there is no room for it, the first scan has said so.
+                        # The first scan has said that the store is full.
                         with contextlib.suppress(StoreFull):
                             self._store.put(content, now.blob, again=True)
         self._store.flush()

@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import create_file, links_to, note_path, read_regular, real_path
+from kimi_tui.filesystem import (
+    SETTLED_NS,
+    create_file,
+    links_to,
+    note_path,
+    read_regular,
+    real_path,
+)
 from kimi_tui.filesystem import is_under as _under
 from kimi_tui.tools.sandbox.git_levers import (
     ADDRESSES,
@@ -63,8 +70,6 @@ _MOST_UNSEEN = 100
 """The largest number of folders that are hidden because they are too large to be searched for secrets."""
 _MOST_DEEP = 5000
 """The largest number of folders below these that are searched for repositories."""
-_SETTLED_NS = 2_000_000_000
-"""Nanoseconds. A folder that changed more recently may have changed again with the same time stamp."""
 _MOST_GUARDED = 2000
 _HOME_TOPS = ("", *app_paths.XDG_FOLDERS, "Library", "Library/Application Support")
 """Folders of the home folder that are searched for secrets by name."""
@@ -887,7 +892,7 @@ def _listing(
         else:
             is_whole = True
     is_cut = n_entries > _MOST_IN_FOLDER and not is_top
-    is_settled = (is_whole or is_cut) and stamp[3] > 0 and max(stamp[2:]) < now - _SETTLED_NS
+    is_settled = (is_whole or is_cut) and stamp[3] > 0 and max(stamp[2:]) < now - SETTLED_NS
     is_bare = len(parts) == len(BARE)
     return _Listing(
         stamp if is_settled else None,

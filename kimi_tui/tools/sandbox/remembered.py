@@ -18,12 +18,10 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from kimi_tui.filesystem import noted_paths
+from kimi_tui.filesystem import SETTLED_NS, noted_paths
 
 T = TypeVar("T")
 
-SETTLED_NS = 2_000_000_000
-"""Nanoseconds. A folder that changed within this time can change again with the same time stamp, on some file systems."""
 _MOST_AGE_S = 60.0
 
 _Stamp = tuple[int, ...]

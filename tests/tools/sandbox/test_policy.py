@@ -776,7 +776,7 @@ def test_a_folder_that_is_known_is_not_listed_again(
     work, memory = tmp_path / "work", FolderMemory()
     (work / "a").mkdir(parents=True)
     (work / "a/.env").touch()
-    monkeypatch.setattr(policy_module, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(policy_module, "SETTLED_NS", -(10**12))
     first = policy_for(work, SandboxSettings(), environ, memory=memory)
     listed: list[str] = []
     scandir = os.scandir
