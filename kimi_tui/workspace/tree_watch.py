@@ -29,6 +29,9 @@ _KINDS: Final = (
     | inotify.CREATE
     | inotify.DELETE
 )
+NAMES: Final = inotify.MOVED_FROM | inotify.MOVED_TO | inotify.CREATE | inotify.DELETE
+"""The events of names that appear in a folder or vanish."""
+_PART_OF_LIMIT: Final = 3
 _LOCAL: Final = frozenset(
     {
         0xEF53,  # ext2, ext3, ext4
@@ -98,7 +101,9 @@ class TreeWatch:
     """Watches folders of one tree; belongs in one thread.
 
     Args:
-        most: the largest number of folders; at most half of the user's limit, which an editor needs too.
+        most: the largest number of folders, if it is less than the part of the limit.
+        part_of_limit: the divisor of the user's limit, which an editor needs too, that gives the largest number of folders.
+        kinds: the events to hear of, joined by `|`.
 
     Attributes:
         trouble: why the folders cannot be watched, as a part of a sentence; empty if they are.
@@ -107,9 +112,16 @@ class TreeWatch:
         OSError: the system has no inotify, or the user has too many instances.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(
+        self,
+        most: int | None = None,
+        *,
+        part_of_limit: int = _PART_OF_LIMIT,
+        kinds: int = _KINDS,
+    ) -> None:
         self._inotify = Inotify()
-        limit = most_watches() // 2
+        self._kinds = kinds
+        limit = most_watches() // part_of_limit
         self._most = limit if most is None else min(most, limit)
         self._numbers: dict[str, int] = {}
         # One folder may be found by two paths: by both names of a bind mount, or by the old and the new one while it moves.
@@ -139,11 +151,21 @@ class TreeWatch:
             self._give_up("the file system does not report all changes")
         elif path not in self._numbers and len(self._numbers) >= self._most:
             self._give_up(f"more than {self._most:,} folders would have to be watched")
-        elif (number := self._inotify.add(folder, _KINDS)) < 0:
+        elif (number := self._inotify.add(folder, self._kinds)) < 0:
             self._give_up("the system does not allow more watched folders")
         else:
             self._note(path, number)
         return self.is_open
+
+    def has(self, path: str) -> bool:
+        """Return whether a folder is watched."""
+        return path in self._numbers
+
+    def below(self, path: str) -> list[str]:
+        """Return the watched folders at a path and below it; all of them for an empty path."""
+        if not path:
+            return [*self._numbers]
+        return [one for one in self._numbers if one == path or one.startswith(f"{path}/")]
 
     def _is_complete_on(self, device: int, folder: int) -> bool:
         is_local = self._is_local.get(device)

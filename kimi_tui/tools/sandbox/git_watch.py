@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from kimi_tui.tools.sandbox.git_levers import (
@@ -184,8 +185,8 @@ class GitWatch:
             self._add(git, *_FIRST, *trees)
         for git in gits:
             self._add(git, *_inner_folders(git))
-        folders = [path for path in found.memory.of(found.work) if not _is_passed_over(path)]
-        for path in folders[:_MOST_TREE_WATCHES]:
+        folders = (path for path in found.memory.of(found.work) if not _is_passed_over(path))
+        for path in islice(folders, _MOST_TREE_WATCHES):
             if path not in self._watched:
                 self._add_of_tree(path)
 

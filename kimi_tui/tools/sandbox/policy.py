@@ -16,6 +16,7 @@ import os
 import re
 import stat
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,7 @@ from kimi_tui.tools.sandbox.home import (
     is_secret_place,
 )
 from kimi_tui.tools.sandbox.layers import Caches, caches_of, once_writable
+from kimi_tui.tools.sandbox.quiet_folders import QuietFolders
 from kimi_tui.tools.sandbox.remembered import Remembered
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
@@ -64,12 +66,14 @@ from kimi_tui.workspace.protected_names import (
 )
 
 _DEEPEST = 4
-_MOST_LOOKED_AT = 400_000
+_MOST_LOOKED_AT = 2_000_000
 _MOST_IN_FOLDER = 100_000
 _MOST_UNSEEN = 100
 """The largest number of folders that are hidden because they are too large to be searched for secrets."""
 _MOST_DEEP = 5000
 """The largest number of folders below these that are searched for repositories."""
+_MOST_RESTLESS = 200
+"""If more folders may have changed since the last scan, all are scanned."""
 _MOST_GUARDED = 2000
 _HOME_TOPS = ("", *app_paths.XDG_FOLDERS, "Library", "Library/Application Support")
 """Folders of the home folder that are searched for secrets by name."""
@@ -653,6 +657,55 @@ class _Listing(NamedTuple):
     is_cut: bool
     is_plain: bool
 
+    def has_same(self, other: _Listing) -> bool:
+        """Return whether the two hold the same for the policy; other files may be there."""
+        return self[2:] == other[2:]
+
+
+class _Walk(NamedTuple):
+    """The upper part of a work folder, as it was at one time.
+
+    Attributes:
+        work: the folder.
+        in_home: the folded names of the path from the home folder, of each folder that is one of its usual ones.
+        listings: each folder with its listing.
+        found: of these, the upper folders that have more than folders to search.
+        deep: those that are searched only for repositories, if they have any.
+        packages: folders of installed packages.
+        unseen: folders that are too large to be searched completely.
+        ways: how each of the folders is listed.
+        n_looked_at: the number of entries that were read.
+    """
+
+    work: str
+    in_home: Mapping[str, tuple[str, ...]]
+    listings: dict[str, _Listing]
+    found: Sequence[str] = ()
+    deep: Sequence[str] = ()
+    packages: Sequence[str] = ()
+    unseen: tuple[str, ...] = ()
+    ways: Mapping[str, _Way] = {}
+    n_looked_at: int = 0
+
+
+class _Way(NamedTuple):
+    """How a folder is listed.
+
+    Attributes:
+        above: the folded names of its path from the work folder, or from the home folder.
+        is_top: whether it is the work folder.
+        is_later: whether everything in it runs later, whatever its name.
+        is_deep: whether it is searched only for repositories.
+    """
+
+    above: tuple[str, ...]
+    is_top: bool = False
+    is_later: bool = False
+    is_deep: bool = False
+
+
+_DEEP = _Way((), is_deep=True)
+
 
 class FolderMemory:
     """The results of the last scan of a work folder, so that only folders that changed since are listed again.
@@ -661,12 +714,17 @@ class FolderMemory:
 
     Attributes:
         outside: the results about folders outside the work folder.
+        unseen: folders of the last scan that are too large to be searched completely.
+        lock: held by a scan.
     """
 
     def __init__(self) -> None:
         self.outside = Remembered()
-        self.seen: tuple[str, Mapping[str, _Listing]] = ("", {})
         self.unseen: tuple[str, ...] = ()
+        self.lock = threading.Lock()
+        self._walk = _Walk("", {}, {})
+        self._top: tuple[int, int] | None = None
+        self._quiet = QuietFolders()
         self._beside: dict[str, FolderMemory] = {}
 
     def beside(self, folder: str) -> FolderMemory:
@@ -675,8 +733,125 @@ class FolderMemory:
 
     def of(self, work: str) -> Mapping[str, _Listing]:
         """Return the listings of a work folder."""
-        known, listings = self.seen
-        return listings if known == work else {}
+        return self._walk.listings if self._walk.work == work else {}
+
+    def walk(self, work: str, environ: Mapping[str, str]) -> _Walk:
+        """Return the upper part of a work folder as it is now; the caller holds the lock."""
+        in_home = {
+            os.path.realpath(place): tuple(usual.split("/"))
+            for usual in app_paths.XDG_FOLDERS
+            for place in app_paths.home_places(environ, usual)
+        }
+        last = self._walk
+        if last.work != work or last.in_home != in_home:
+            last = _Walk(work, in_home, {})
+            self._quiet.clear()
+        # The folder that holds the work folder is not watched, so another one may be in its place.
+        top = _stamp_of_folder(work)
+        if top is None or self._top != top[:2]:
+            self._quiet.clear()
+        self._top = top and top[:2]
+        self._quiet.begin(len(last.listings))
+        if not self._is_as_before(last):
+            self._walk = last = self._walked(work, last.listings, in_home)
+            self.unseen = last.unseen
+        return last
+
+    def _is_as_before(self, last: _Walk) -> bool:
+        """Look again at the folders that may have changed; return whether all that was found in them is as it was."""
+        if not self._quiet or last.unseen:
+            return False
+        restless = last.ways.keys() - self._quiet.folders
+        if len(restless) > _MOST_RESTLESS:
+            return False
+        n_looked_at = last.n_looked_at
+        now: dict[str, _Listing] = {}
+        for folder in restless:
+            before, way = last.listings[folder], last.ways[folder]
+            listing = self._listed(folder, before, way)
+            if listing is None or not listing.has_same(before):
+                return False
+            n_looked_at += listing.n_entries - before.n_entries
+            if listing.n_entries > _MOST_IN_FOLDER or n_looked_at > _MOST_LOOKED_AT:
+                return False
+            now[folder] = listing
+        last.listings.update(now)
+        return True
+
+    def _walked(
+        self, work: str, known: Mapping[str, _Listing], in_home: Mapping[str, tuple[str, ...]]
+    ) -> _Walk:
+        listings: dict[str, _Listing] = {}
+        ways: dict[str, _Way] = {}
+        found: list[str] = []
+        deep: list[str] = []
+        packages: list[str] = []
+        unseen: list[str] = []
+        deeper: list[str] = []
+        # Known folders come first, so that a command that fills the work folder hides no secret from this scan.
+        waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
+        newer: deque[tuple[str, tuple[str, ...], bool]] = deque()
+        n_looked_at = 0
+        while waiting or newer:
+            folder, above, is_later = (waiting or newer).popleft()
+            is_top, above = folder == work, in_home.get(folder, above)
+            # The top is always read completely, because its protected paths must not depend on the number of other files.
+            room = sys.maxsize if is_top else min(_MOST_LOOKED_AT - n_looked_at, _MOST_IN_FOLDER)
+            if room <= 0:
+                unseen.append(folder)
+                continue
+            before, way = known.get(folder), _Way(above, is_top=is_top, is_later=is_later)
+            listing = self._listed(folder, before, way, room)
+            if listing is None:
+                continue
+            listings[folder], ways[folder] = listing, way
+            if listing.n_entries > room:
+                unseen.append(folder)
+            if not is_top and not (listing.is_cut and listing is before):
+                n_looked_at += listing.n_entries
+            if above and (above[-1] in PASSED_OVER or above[-1] == _PROVIDERS):
+                packages.append(folder)
+            for inner, names, runs_later in listing.folders:
+                (waiting if not known or inner in known else newer).append(
+                    (inner, names, runs_later)
+                )
+            if not listing.is_plain:
+                found.append(folder)
+                deeper += [os.path.join(folder, name) for name in listing.deeper]
+        for folder in deeper:
+            # The list grows during the loop.
+            listing = self._listed(folder, known.get(folder), _DEEP)
+            if listing is None:
+                continue
+            listings[folder], ways[folder] = listing, _DEEP
+            if listing.gits or listing.is_bare:
+                deep.append(folder)
+            if len(deeper) < _MOST_DEEP:
+                deeper += [os.path.join(folder, name) for name in listing.deeper]
+        return _Walk(
+            work, in_home, listings, found, deep, packages, tuple(unseen), ways, n_looked_at
+        )
+
+    def _listed(
+        self, folder: str, known: _Listing | None, way: _Way, room: int = sys.maxsize
+    ) -> _Listing | None:
+        """Return the listing of a folder as `_listing` does; a quiet one is not asked for its times."""
+        quiet = self._quiet
+        if known is not None and folder in quiet.folders and _fits(known, room):
+            return known
+        if known is not None:
+            quiet.watch(folder)
+        listing = _listing(folder, known, way, room)
+        if listing is not None and listing is known:
+            quiet.add(folder)
+        else:
+            quiet.forget(folder)
+        return listing
+
+
+def _fits(known: _Listing, room: int) -> bool:
+    """Return whether a known listing holds as many entries as may be read."""
+    return known.n_entries <= room or known.is_cut
 
 
 def _look(
@@ -690,6 +865,8 @@ def _look(
     Returns:
         the paths at its top that run later; the same below the top, with the secrets; the folders that are repositories of their own.
     """
+    with memory.lock:
+        walk = memory.walk(work, environ)
     top: list[str] = []
     stamps: dict[str, _Stamp] = {}
     secrets: list[str] = []
@@ -697,45 +874,8 @@ def _look(
     repositories: list[str] = []
     gits: list[str] = []
     sockets: list[str] = []
-    deeper: list[str] = []
-    packages: list[str] = []
-    known = memory.of(work)
-    listings: dict[str, _Listing] = {}
-    in_home = {
-        os.path.realpath(place): tuple(usual.split("/"))
-        for usual in app_paths.XDG_FOLDERS
-        for place in app_paths.home_places(environ, usual)
-    }
-    # Known folders come first, so that a command that fills the work folder hides no secret from this scan.
-    waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
-    newer: deque[tuple[str, tuple[str, ...], bool]] = deque()
-    unseen: list[str] = []
-    n_looked_at = 0
-    while waiting or newer:
-        folder, above, is_later = (waiting or newer).popleft()
-        is_top, above = folder == work, in_home.get(folder, above)
-        # The top is always read completely, because its protected paths must not depend on the number of other files.
-        room = sys.maxsize if is_top else min(_MOST_LOOKED_AT - n_looked_at, _MOST_IN_FOLDER)
-        if room <= 0:
-            unseen.append(folder)
-            continue
-        listing = _listing(
-            folder, above, known.get(folder), is_top=is_top, is_later=is_later, room=room
-        )
-        if listing is None:
-            continue
-        listings[folder] = listing
-        if listing.n_entries > room:
-            unseen.append(folder)
-        if not is_top and not (listing.is_cut and listing is known.get(folder)):
-            n_looked_at += listing.n_entries
-        if above and (above[-1] in PASSED_OVER or above[-1] == _PROVIDERS):
-            packages.append(folder)
-        for inner, names, runs_later in listing.folders:
-            (waiting if not known or inner in known else newer).append((inner, names, runs_later))
-        if listing.is_plain:
-            continue
-        deeper += [os.path.join(folder, name) for name in listing.deeper]
+    for folder in walk.found:
+        listing, is_top = walk.listings[folder], folder == work
         for name in listing.named:
             stamps |= _stamped(os.path.join(folder, name))
         sockets += [os.path.join(folder, name) for name in listing.sockets]
@@ -755,18 +895,12 @@ def _look(
                 top += {*inside, *(link for link in followed if _under(link, (work,)))}
             if runs_later and not is_folder:
                 stamps |= _stamped(path)
-    stamps |= _package_stamps(packages)
-    for folder in deeper:
-        # The list grows during the loop.
-        listing = _listing(folder, (), known.get(folder), is_deep=True)
-        if listing is None:
-            continue
-        listings[folder] = listing
+    stamps |= _package_stamps(walk.packages)
+    for folder in walk.deep:
+        listing = walk.listings[folder]
         repositories += [folder] if listing.gits else []
         gits += [os.path.join(folder, name) for name in listing.gits]
         gits += [folder] if listing.is_bare else []
-        if len(deeper) < _MOST_DEEP:
-            deeper += [os.path.join(folder, name) for name in listing.deeper]
     for deep in _deep_submodules([work, *repositories]):
         link = os.path.join(deep, ".git")
         if deep not in repositories and os.path.lexists(link):
@@ -774,15 +908,13 @@ def _look(
             gits.append(link)
     for git in gits:
         stamps |= _git_stamps(git, work, environ)
-    memory.seen = (work, listings)
-    memory.unseen = tuple(unseen)
     watch = WatchedFiles(
         work,
         stamps,
         tuple(secrets),
         tuple(links),
         tuple(git for git in gits if os.path.isdir(git) and not os.path.islink(git)),
-        memory.unseen,
+        walk.unseen,
         memory,
         tuple(sockets),
         _partly_run(work),
@@ -815,35 +947,36 @@ def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
                     yield found
 
 
+def _stamp_of_folder(path: str) -> _Stamp | None:
+    """Return what changes with the names in a folder; None if it cannot be asked for, or is no folder."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return None
+    return found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns
+
+
 def _listing(
-    folder: str,
-    above: tuple[str, ...],
-    known: _Listing | None,
-    *,
-    is_top: bool = False,
-    is_later: bool = False,
-    room: int = sys.maxsize,
-    is_deep: bool = False,
+    folder: str, known: _Listing | None, way: _Way, room: int = sys.maxsize
 ) -> _Listing | None:
     """Return the listing of a folder; None if it cannot be listed.
 
     Args:
         folder: the path of the folder.
-        above: the folded names of its path from the work folder, or from the home folder.
         known: its listing from the last scan.
-        is_top: whether it is the work folder.
-        is_later: whether everything in it runs later, whatever its name.
+        way: how it is listed.
         room: the largest number of entries to read.
-        is_deep: whether it is searched only for repositories.
     """
+    above, is_top, is_later, is_deep = way
+    stamp = _stamp_of_folder(folder)
+    if stamp is None:
+        return None
+    if known is not None and known.stamp == stamp and _fits(known, room):
+        return known
+    now = time.time_ns()
     try:
-        found = os.lstat(folder)
-        if not stat.S_ISDIR(found.st_mode):
-            return None
-        stamp = (found.st_ino, found.st_dev, found.st_mtime_ns, found.st_ctime_ns)
-        if known is not None and known.stamp == stamp and (known.n_entries <= room or known.is_cut):
-            return known
-        now = time.time_ns()
         listing = os.scandir(folder)
     except OSError:
         return None
