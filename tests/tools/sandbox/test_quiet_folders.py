@@ -74,7 +74,8 @@ class Looked:
     def check(self, what: str = "") -> None:
         found = self.look()
         fresh = policy_for(self.work, SandboxSettings(), self.environ, memory=FolderMemory())
-        for name in ("hidden", "kept", "links", "pinned", "writable", "sockets"):
+        # Sockets elsewhere come and go with other programs.
+        for name in ("hidden", "kept", "links", "pinned", "writable"):
             assert set(getattr(found, name)) == set(getattr(fresh, name)), f"{what}: {name}"
         for name in ("secrets", "links", "repositories", "sockets", "unseen"):
             have, want = getattr(found.watch, name), getattr(fresh.watch, name)
