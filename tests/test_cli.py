@@ -212,8 +212,8 @@ os.environ["TEXTUAL_FPS"] = "1000"
 import asyncio
 from kimi_tui.cli import parse
 from kimi_tui.launch import launch_of
-from kimi_tui.cli import left_out
-with left_out("textual.command"):
+from kimi_tui.late_imports import sparing
+with sparing():
     from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main import screen
 # The imports that follow a moment after the first paint must not come before it on a slow machine.

@@ -30,7 +30,7 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
+from textual.widgets import TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, log_words, short
 from kimi_tui.config.file import save_setting
@@ -934,6 +934,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
 
     def _takes_lines(self) -> bool:
         """Return whether a pasted text becomes text of several lines now."""
+        from textual.widgets import Input
+
         screen, focused = self.screen, self.focused
         if isinstance(screen, MainScreen) and not isinstance(focused, Input):
             return not screen.bench.timeline_pane.has_keys or screen.bench.timeline_pane.acts
@@ -1032,6 +1034,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         """Act as `action_quit_if_again`, over a dialog; a selection in its field is copied as well."""
         if not self.screen.is_modal:
             raise SkipAction
+        from textual.widgets import Input
+
         self.action_quit_if_again()
         field = self.focused
         if isinstance(field, Input | TextArea) and field.selected_text:

@@ -249,6 +249,8 @@ class PromptArea(PatchedTextArea):
         """Cells that are left free at the end of every row."""
         super().__init__(
             compact=True,
+            # The class of that comes with it: added later it would have the field styled before it has a place.
+            classes="-textual-compact",
             soft_wrap=True,
             show_line_numbers=False,
             highlight_cursor_line=False,

@@ -1,5 +1,5 @@
-"""Replaces private parts of Textual's widgets: when the styles of rows are computed, the text that an input shows, the theme and
-wrapping of a text area, and the size of a scrolling view.
+"""Replaces private parts of Textual's widgets: when the styles of rows are computed, the theme and wrapping of a text area, and the
+size of a scrolling view.
 """
 
 # pyright: reportPrivateUsage=false
@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from rich.text import Text
 from textual.css.styles import RenderStyles
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
-from textual.widgets import Input, TextArea
+from textual.widgets import TextArea
 from textual.widgets.text_area import TextAreaTheme
 
 if TYPE_CHECKING:
@@ -59,24 +58,6 @@ class LateStyled(_Widget):
         self._component_styles.update((name, self._computed(name)) for name in before)
         if before != self._component_styles:
             self.refresh()
-
-
-class PatchedInput(Input):
-    """An input that can show another text than its value."""
-
-    @property
-    def _value(self) -> Text:
-        """The displayed text. Textual takes it from this property alone; `password` hides all of it, and a highlighter only colours."""
-        shown = None if self.password else self.shown_text()
-        return (
-            super()._value
-            if shown is None
-            else Text(shown, no_wrap=True, overflow="ignore", end="")
-        )
-
-    def shown_text(self) -> str | None:
-        """Return the text displayed in place of the value, of the same length; None for the value."""
-        return None
 
 
 class PatchedTextArea(TextArea):
