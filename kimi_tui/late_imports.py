@@ -14,8 +14,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
+COMMAND_MODULES = (
+    *("bisect", "changes", "external_agents", "futures", "import_settings", "mcp", "rewind"),
+    *("rules", "session", "subagents", "view", "world_lines"),
+)
+"""The modules of the main screen's commands, of which `table` and `screen` name only functions."""
 _executing = threading.RLock()
 
 
@@ -74,21 +79,19 @@ def deferred(*names: str) -> Generator[None]:
 
 
 class _CalledLater(ModuleType):
-    """A module that has a function of every name, which calls the real one."""
+    """A module that has a function of every name, which calls the real one as it is at that time."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
             raise AttributeError(name)
 
-        real: Callable[..., Any] | None = None
-
         def call(*arguments: Any, **options: Any) -> Any:
-            nonlocal real
-            if real is None:
-                if sys.modules.get(self.__name__) is self:
+            module = sys.modules.get(self.__name__)
+            if module is None or module is self:
+                if module is self:
                     del sys.modules[self.__name__]
-                real = cast("Callable[..., Any]", getattr(import_module(self.__name__), name))
-            return real(*arguments, **options)
+                module = import_module(self.__name__)
+            return getattr(module, name)(*arguments, **options)
 
         return call
 
@@ -122,9 +125,11 @@ def sparing() -> Generator[None]:
     with (
         # The command palette, which is replaced here, imports fields, lists and trees; the others are not shown.
         left_out("textual.command", "textual.widgets._toast"),
-        # Unknown names in style sheets, metadata of styles, saved screenshots, tables for developers, lines between widgets,
+        # Unknown names in style sheets, saved screenshots, tables for developers, lines between widgets,
         # notifications.
-        called_later("difflib", "pickle", "platformdirs", "rich.table", "textual.canvas", "uuid"),
+        called_later("difflib", "platformdirs", "rich.table", "textual.canvas", "uuid"),
+        # The commands of the main screen, each until it is used.
+        called_later(*(f"kimi_tui.tui.main.commands.{name}" for name in COMMAND_MODULES)),
         # TLS in asyncio, the encoding of a child's output, the source in a traceback, types of files.
         deferred("asyncio.sslproto", "locale", "mimetypes", "ssl", "tokenize"),
     ):

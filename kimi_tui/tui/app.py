@@ -127,6 +127,10 @@ KEEPING_S = 0.5
 """Seconds within which drafts are stored when the program is ended from outside the event loop."""
 GRAPHICS_ANSWER_S = 0.7
 """Seconds within which the terminal must answer which graphics protocol it has."""
+COLLECT_S = 1.0
+"""Seconds from the first frame until the garbage collector runs: what is made meanwhile, the engine above all, stays, and the first
+collection would hold up the first key.
+"""
 STYLE_SLICE_S = 0.003
 """Seconds for which widgets are styled for another theme before keys are handled."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
@@ -883,7 +887,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         self.resume_hint = screen.conversation.resume_hint or self.resume_hint
 
     def _settle(self) -> None:
-        COLLECTOR.begin()
+        self.set_timer(COLLECT_S, COLLECTOR.begin)
         if not self.is_headless:
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 

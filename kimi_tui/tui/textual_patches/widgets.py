@@ -7,7 +7,8 @@ size of a scrolling view.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, cast
 
 from textual.css.styles import RenderStyles
 from textual.dom import DOMNode
@@ -17,10 +18,13 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import TextAreaTheme
 
 if TYPE_CHECKING:
+    from textual.reactive import Reactive
     from textual.widget import Widget as _Widget
 else:
     # A base that is a node of Textual would hide the style sheet of the base that is named after it.
     _Widget = object
+
+_COMPACT = cast("Reactive[bool]", attrgetter("compact")(TextArea))
 
 
 class LateStyled(_Widget):
@@ -67,6 +71,11 @@ class PatchedTextArea(TextArea):
     def styled_theme(self) -> TextAreaTheme:
         """The theme with the colours of the style sheets. The public `theme` is its name."""
         return self._theme
+
+    def be_compact(self) -> None:
+        """Have no border, from the constructor on. Textual's argument `compact` has the field styled before it has a place."""
+        self.set_reactive(_COMPACT, True)
+        self.add_class("-textual-compact", update=False)
 
     def rewrap(self) -> None:
         """Wrap the text for another width of the field, at the next frame. Textual does so when the widget has another size."""
