@@ -10,15 +10,13 @@ import gc
 import io
 import os
 import sys
-from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui.program import FAILED, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from kimi_tui.instant.prompt import InstantPrompt
     from kimi_tui.launch import Launch, Options
@@ -172,8 +170,9 @@ def _run_app(launch: Launch, instant: InstantPrompt | None) -> int:
     # Textual reads this at its import. A frame is drawn only when something changed; after another frame a key could wait 34
     # ms for its own at 60 frames a second, and 9 ms at 240.
     os.environ.setdefault("TEXTUAL_FPS", "1000")
-    # Textual's command palette, which is replaced here, imports fields, lists and trees: a twentieth of the start.
-    with left_out("textual.command"):
+    from kimi_tui.late_imports import sparing
+
+    with sparing():
         from kimi_tui.tui.app import KimiApp
     from kimi_tui.tui.palette import colours_of
 
@@ -467,27 +466,3 @@ def _say(message: str, code: int) -> int:
 
     print(f"kimi-tui: {one_line(message)}", file=sys.stderr)
     return code
-
-
-class _LeftOut(ModuleType):
-    """A module that has an empty class of every name."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-@contextmanager
-def left_out(*names: str) -> Generator[None]:
-    """Let imports in this context get empty stand-ins for these modules, except for modules that are loaded already.
-
-    After the context the modules can be imported as usual.
-    """
-    absent = [name for name in names if name not in sys.modules]
-    sys.modules.update((name, _LeftOut(name)) for name in absent)
-    try:
-        yield
-    finally:
-        for name in absent:
-            del sys.modules[name]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,10 @@ from support.cases import each, first_only
 from kimi_tui.cli import main, parse
 from kimi_tui.config.model_choice import FolderModel, ModelChoice, keep_folder_model
 from kimi_tui.config.settings import ConfigError
+from kimi_tui.late_imports import COMMAND_MODULES
 from kimi_tui.launch import NEWEST, Options, launch_of
+from kimi_tui.tui.main import screen
+from kimi_tui.tui.main.commands import table
 
 
 @pytest.fixture(autouse=True)
@@ -209,11 +215,10 @@ def test_a_config_that_is_not_toml(tmp_path: Path) -> None:
 FIRST_PAINT = """
 import json, os, sys
 os.environ["TEXTUAL_FPS"] = "1000"
-import asyncio
 from kimi_tui.cli import parse
 from kimi_tui.launch import launch_of
-from kimi_tui.cli import left_out
-with left_out("textual.command"):
+from kimi_tui.late_imports import sparing
+with sparing():
     from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.main import screen
 # The imports that follow a moment after the first paint must not come before it on a slow machine.
@@ -241,8 +246,34 @@ HEAVY = (
     "rich.markdown",
     "rich.syntax",
     "textual.widgets._option_list",
+    "textual.widgets._input",
+    *("_ssl", "platformdirs", "rich.table", "tempfile", "textual.canvas", "uuid"),
+    *(f"kimi_tui.tui.main.commands.{name}" for name in COMMAND_MODULES),
 )
 ENGINE = tuple(f"kimi_tui.{part}" for part in ("soul", "session", "wire", "llm", "tools"))
+
+
+def test_of_commands_that_are_imported_late_only_functions_are_named() -> None:
+    for user in (screen, table):
+        tree = ast.parse(Path(user.__file__ or "").read_text())
+        imported = {
+            one.name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and node.module == "kimi_tui.tui.main.commands"
+            for one in node.names
+        }
+        assert imported <= {*COMMAND_MODULES, "MainParts"}
+        named = {
+            (node.value.id, node.attr)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in imported
+        }
+        assert named
+        for module, name in named:
+            found = import_module(f"kimi_tui.tui.main.commands.{module}")
+            assert isfunction(getattr(found, name)), (module, name)
 
 
 @pytest.mark.slow  # it starts the program

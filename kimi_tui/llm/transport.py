@@ -5,24 +5,19 @@ shown. `OpenAIClient` posts chat requests; the `openai` library does authenticat
 the library would add from the environment or about this machine are left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
-`preload`) a sixth of a second, and three times that without `_defer`: packages of types of requests and answers are executed
-only when an attribute is first read from them. `importlib.util.LazyLoader` would execute them as soon as one of their modules
-is imported.
+`preload`) a sixth of a second, and three times that if the packages of types of requests and answers were not deferred.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 import re
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from importlib.machinery import PathFinder
-from types import ModuleType
 from typing import Any, cast
 
 import httpx2
@@ -31,6 +26,7 @@ from h11._readers import READERS, ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui.base_url import is_loopback
+from kimi_tui.late_imports import deferred
 from kimi_tui.llm.errors import (
     AnswerOverdueError,
     APIConnectionError,
@@ -67,7 +63,6 @@ _SHAPES = (
 _OTHER_CLIENT = "openai._vendor.httpx_aiohttp"
 """The library's adapter of another HTTP library, which it imports where that is installed; that takes as long as all the rest of it."""
 _importing = threading.Lock()
-_executing = threading.RLock()
 
 
 class RestrictedClient(httpx2.AsyncClient):
@@ -429,11 +424,11 @@ def preload() -> None:
         import tenacity
 
         if "openai" not in sys.modules:
-            _defer(_SHAPES)
             # An entry of None has the import of that name fail, and the library does without it.
             cast("dict[str, object]", sys.modules)[_OTHER_CLIENT] = None
         try:
-            from openai import AsyncOpenAI
+            with deferred(*_SHAPES):
+                from openai import AsyncOpenAI
         finally:
             if cast("dict[str, object]", sys.modules).get(_OTHER_CLIENT, "") is None:
                 del sys.modules[_OTHER_CLIENT]
@@ -441,26 +436,3 @@ def preload() -> None:
         # OPENAI_LOG in the environment would have whole requests logged; the terminal is safe where the log was begun before.
         logging.getLogger("openai").setLevel(logging.WARNING)
         del tenacity, AsyncOpenAI
-
-
-def _defer(packages: Sequence[str]) -> None:
-    """Have packages executed only when an attribute is first read from them; their modules can be imported before that."""
-    for name in packages:
-        parent = importlib.util.find_spec(name.rpartition(".")[0])
-        spec = parent and PathFinder.find_spec(name, parent.submodule_search_locations)
-        if spec is not None:
-            sys.modules[name] = module = importlib.util.module_from_spec(spec)
-            module.__class__ = _DeferredPackage
-
-
-class _DeferredPackage(ModuleType):
-    """A package that is executed when an attribute is read that it does not have."""
-
-    def __getattr__(self, name: str) -> object:
-        spec = self.__spec__
-        if not name.startswith("__") and spec is not None and spec.loader is not None:
-            with _executing:
-                if spec.loader_state is None:
-                    spec.loader_state = "executed"
-                    spec.loader.exec_module(self)
-        return super().__getattribute__(name)

@@ -30,7 +30,7 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
+from textual.widgets import TextArea
 
 from kimi_tui.app_paths import kimi_cli_config_file, log_file, log_words, short
 from kimi_tui.config.file import save_setting
@@ -127,6 +127,10 @@ KEEPING_S = 0.5
 """Seconds within which drafts are stored when the program is ended from outside the event loop."""
 GRAPHICS_ANSWER_S = 0.7
 """Seconds within which the terminal must answer which graphics protocol it has."""
+COLLECT_S = 1.0
+"""Seconds from the first frame until the garbage collector runs: what is made meanwhile, the engine above all, stays, and the first
+collection would hold up the first key.
+"""
 STYLE_SLICE_S = 0.003
 """Seconds for which widgets are styled for another theme before keys are handled."""
 QUIT_KEYS = frozenset({"ctrl+c", "ctrl+d", "ctrl+q"})
@@ -883,7 +887,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         self.resume_hint = screen.conversation.resume_hint or self.resume_hint
 
     def _settle(self) -> None:
-        COLLECTOR.begin()
+        self.set_timer(COLLECT_S, COLLECTOR.begin)
         if not self.is_headless:
             listen(Callbacks(self.report), self._ended_by_the_system, set(SIGNALS) - set(COMMON))
 
@@ -934,6 +938,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
 
     def _takes_lines(self) -> bool:
         """Return whether a pasted text becomes text of several lines now."""
+        from textual.widgets import Input
+
         screen, focused = self.screen, self.focused
         if isinstance(screen, MainScreen) and not isinstance(focused, Input):
             return not screen.bench.timeline_pane.has_keys or screen.bench.timeline_pane.acts
@@ -1032,6 +1038,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         """Act as `action_quit_if_again`, over a dialog; a selection in its field is copied as well."""
         if not self.screen.is_modal:
             raise SkipAction
+        from textual.widgets import Input
+
         self.action_quit_if_again()
         field = self.focused
         if isinstance(field, Input | TextArea) and field.selected_text:

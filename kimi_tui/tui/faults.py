@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -25,6 +27,8 @@ from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.textual_patches.app import app_context
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from textual.message_pump import MessagePump
 
 T = TypeVar("T")
@@ -147,6 +151,24 @@ class Callbacks:
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
         """Call a function when the process gets a signal."""
         asyncio.get_running_loop().add_signal_handler(number, self._guarded, callback)
+
+    def on_rare_signal(self, number: int, callback: Callable[[], None]) -> None:
+        """Call a function when the process gets a signal, as `on_signal` does, in a twentieth of the time to say so.
+
+        asyncio makes a list of all signals for each one that it is told of, and there are sixty. Python's own handler stays
+        after the end of the loop; then it passes the signal on to the system.
+        """
+        loop = asyncio.get_running_loop()
+
+        def heard(_number: int, _frame: FrameType | None) -> None:
+            try:
+                loop.call_soon_threadsafe(self._guarded, callback)
+            except RuntimeError:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+
+        signal.signal(number, heard)
+        signal.siginterrupt(number, False)
 
     def start(
         self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None

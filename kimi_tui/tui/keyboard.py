@@ -1,8 +1,7 @@
 """Keys: type-ahead, and the decision whether a pressed key counts as an answer, a command or prose.
 
 A key that was pressed before a question was visible was not meant to answer it (`QuietKeyboard`, `SeenQuestion`); a key that
-was pressed before the opened widget could have the focus was meant for that widget (`TypeAhead`). In a `LineField` keys act
-in the order in which they were pressed.
+was pressed before the opened widget could have the focus was meant for that widget (`TypeAhead`).
 
 Where no text is written, letters are keys, and must be distinguished from prose that is typed there and meant for the prompt.
 A letter with an action waits a quarter of a second (`DEBOUNCE_S`): letters that follow one another sooner are prose, except a
@@ -27,23 +26,19 @@ from functools import cached_property, partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, on
-from textual.message import Message
+from textual import events
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
-from textual.widgets.input import Selection
+from textual.widgets import TextArea
 
-from kimi_tui.tui.api_key_mask import ApiKeyMask, address_and_key
-from kimi_tui.tui.formatting import grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
-from kimi_tui.tui.textual_patches.widgets import PatchedInput
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.timer import Timer
+    from textual.widgets import Input
 
 
 QUIET_S = 0.5
@@ -505,7 +500,7 @@ class TypeAhead:
                 self._dropped_at = event.time
                 return True
             if self._of_fields:
-                is_leaving = key in LEAVING and bool(self.screen.query(Input))
+                is_leaving = key in LEAVING and bool(_inputs(self.screen))
                 self._left = self.screen.focused if is_leaving else None
                 holds = is_leaving or (bool(key) and self._bubbles_up(event))
             else:
@@ -524,6 +519,8 @@ class TypeAhead:
 
     def _bubbles_up(self, event: events.Key | events.Paste) -> bool:
         """Return whether a parent of the focused widget may handle a key on a screen of fields or lists."""
+        from textual.widgets import Input
+
         focused = self.screen.focused
         is_field = isinstance(focused, Input)
         if not isinstance(event, events.Key) or (is_field and event.is_printable):
@@ -672,142 +669,12 @@ class TypeAhead:
         left = self._left
         if left is None or not self.screen.is_current or self.screen.focused is not left:
             return False
-        fields = self.screen.query(Input)
-        return any(field.password for field in fields) and not (
-            isinstance(left, Input) and left.password
-        )
+        secret = [field for field in _inputs(self.screen) if field.password]
+        return bool(secret) and left not in secret
 
 
-class LineField(PatchedInput):
-    """A one-line input in which keys act in the order in which they were pressed.
+def _inputs(screen: Screen[Any]) -> list[Input]:
+    """Return the fields of one line on a screen. Their class is imported with the first of these screens, and not at the start."""
+    from textual.widgets import Input
 
-    Textual's own input inserts letters at once, and runs the binding of Ctrl+U or Enter only when that key has bubbled up.
-
-    API keys are masked in it, as `api_key_mask` says.
-
-    Args:
-        args: the arguments of Textual's input.
-        is_address: whether an address is expected: a key that is pasted with one is reported and left out.
-        options: the options of Textual's input.
-
-    Attributes:
-        key_at: the monotonic time at which the newest key or paste was read; 0 for never.
-    """
-
-    class KeyEntered(Message):
-        """A text like an API key was pasted into a field that shows its text."""
-
-        def __init__(self, field: LineField, key: str) -> None:
-            super().__init__()
-            self.field = field
-            self.key = key
-
-        @property
-        def control(self) -> LineField:
-            """The field."""
-            return self.field
-
-    def __init__(self, *args: Any, is_address: bool = False, **options: Any) -> None:
-        self._is_address = is_address
-        self.key_at = 0.0
-        # Textual reads the displayed text as soon as there is a value.
-        self._key_mask = ApiKeyMask(self, is_address=is_address)
-        super().__init__(*args, compact=True, **options)
-        # The cursor does not blink here.
-        self.cursor_blink = False
-
-    @property
-    def _legible(self) -> str:
-        """The text of the field if it is visible; empty for a password."""
-        return "" if self.password else self.value
-
-    @on(ApiKeyMask.BurstEnded)
-    def _burst_ended(self, event: ApiKeyMask.BurstEnded) -> None:
-        self._key_mask.settle(event.typed_at, self._legible)
-
-    @on(ApiKeyMask.Unmasked)
-    def _unmasked(self) -> None:
-        self.refresh()
-
-    @on(ApiKeyMask.KeyFound)
-    def _key_found(self, event: ApiKeyMask.KeyFound) -> None:
-        if not self.password:
-            self.post_message(self.KeyEntered(self, event.key))
-
-    def take_out(self, key: str) -> None:
-        """Remove an API key that was entered here, and restore the text that it replaced."""
-        self.value = self._key_mask.without(key, self.value)
-        self.cursor_position = len(self.value)
-
-    def shown_text(self) -> str:
-        """Return the value with its API keys masked."""
-        return self._key_mask.masked(self.value, self.cursor_position)
-
-    def on_paste(self, event: events.Paste) -> None:
-        """Paste one line; an address without the key that came with it."""
-        self.key_at = event.time
-        words = event.text.split()
-        address, key = address_and_key(event.text) if self._is_address else ("", "")
-        if not self._is_address or words in ([], [address]):
-            self._key_mask.pasted(next(iter(event.text.splitlines()), ""), self._legible)
-            return
-        event.stop()
-        event.prevent_default()
-        self._key_mask.pasted(address, self._legible)
-        if address:
-            self.replace(address, *self.selection)
-        if key:
-            self.post_message(self.KeyEntered(self, key))
-
-    # A character is a displayed one, whatever its number of code points.
-
-    def action_cursor_left(self, select: bool = False) -> None:
-        """Move or select a character to the left."""
-        start, end = self.selection
-        if select or self.selection.is_empty:
-            end = grapheme_before(self.value, end)
-            self.selection = Selection(start if select else end, end)
-        else:
-            super().action_cursor_left(select)
-
-    def action_cursor_right(self, select: bool = False) -> None:
-        """Move or select a character to the right."""
-        start, end = self.selection
-        if select or self.selection.is_empty:
-            end = grapheme_after(self.value, end)
-            self.selection = Selection(start if select else end, end)
-        else:
-            super().action_cursor_right(select)
-
-    def action_delete_left(self) -> None:
-        """Delete the character to the left, or the selection."""
-        at = self.cursor_position
-        if self.selection.is_empty:
-            self.delete(grapheme_before(self.value, at), at)
-        else:
-            super().action_delete_left()
-
-    def action_delete_right(self) -> None:
-        """Delete the character to the right, or the selection."""
-        at = self.cursor_position
-        if self.selection.is_empty:
-            self.delete(at, grapheme_after(self.value, at))
-        else:
-            super().action_delete_right()
-
-    async def on_key(self, event: events.Key) -> None:
-        """Run what a key is bound to here at once."""
-        self.key_at = event.time
-        if event.is_printable:
-            self._key_mask.typed(event.character or "", event.time, self._legible)
-        else:
-            self._key_mask.ended(self._legible)
-        bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
-        # A key that is of no use here, such as Down, may have a binding in the parents.
-        if (
-            bound is not None
-            and bound.node is self
-            and (not bound.enabled or await app_of(self).run_action(bound.binding.action, self))
-        ):
-            event.stop()
-            event.prevent_default()
+    return list(screen.query(Input))

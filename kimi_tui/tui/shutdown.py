@@ -81,14 +81,15 @@ def listen(
     Args:
         callbacks: the callbacks of the app.
         leave: called within the event loop.
-        signals: the signals; each takes a tenth of a millisecond.
+        signals: the signals.
     """
     for number in signals:
         if signal.getsignal(number) is signal.SIG_IGN:
             continue
         # The system reserves some of the numbers.
         with contextlib.suppress(OSError, RuntimeError, ValueError):
-            callbacks.on_signal(number, partial(_end, number, leave))
+            hear = callbacks.on_signal if number in COMMON else callbacks.on_rare_signal
+            hear(number, partial(_end, number, leave))
 
 
 def end_interrupts() -> None:

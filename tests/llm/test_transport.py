@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import h11
@@ -75,42 +74,6 @@ def test_the_http_library_hands_on_all_chunks_that_came_at_once() -> None:
 def test_a_body_that_breaks_off_is_said_to() -> None:
     with pytest.raises(h11.RemoteProtocolError, match="incomplete chunked read"):
         ChunkedBody().read_eof()
-
-
-OUTER = "package_outer"
-PACKAGE = f"{OUTER}.deferred"
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / OUTER / "deferred"
-    folder.mkdir(parents=True)
-    (tmp_path / OUTER / "__init__.py").touch()
-    (folder / "__init__.py").write_text("from .one import ONE\nfrom .two import TWO\n")
-    (folder / "one.py").write_text("ONE = 1\n")
-    (folder / "two.py").write_text("TWO = 2\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield folder
-    for name in [name for name in sys.modules if name.startswith(OUTER)]:
-        del sys.modules[name]
-
-
-def test_a_package_runs_when_a_name_is_asked_of_it(package: Path) -> None:
-    transport._defer((PACKAGE, f"{OUTER}.absent"))
-    from package_outer.deferred.one import ONE  # pyright: ignore[reportMissingImports]
-
-    assert ONE == 1
-    assert f"{PACKAGE}.two" not in sys.modules
-    module = sys.modules[PACKAGE]
-    assert module.__file__ == str(package / "__init__.py")
-
-    from package_outer.deferred import TWO  # pyright: ignore[reportMissingImports]
-
-    assert TWO == 2
-    assert module.ONE == 1
-    assert sys.modules[PACKAGE] is module
-    with pytest.raises(AttributeError, match="has no attribute 'three'"):
-        _ = module.three
 
 
 CLIENT = """

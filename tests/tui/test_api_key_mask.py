@@ -19,7 +19,7 @@ from kimi_tui.tui.api_key_mask import MASK
 from kimi_tui.tui.app import KimiApp
 from kimi_tui.tui.dialogs.text_dialog import KEY_REFUSED as NOT_TAKEN
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
-from kimi_tui.tui.keyboard import LineField
+from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.model_setup.screens import KEY_MOVED, KEY_REFUSED, KeyScreen
 
 KEY = "sk-aB3dE5fG7hK9mN1pQ"

@@ -23,7 +23,8 @@ from kimi_tui.tui import keyboard
 from kimi_tui.tui.dialogs.help import HelpScreen
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.key_names import key_name
-from kimi_tui.tui.keyboard import LONGEST_WAIT_S, LineField
+from kimi_tui.tui.keyboard import LONGEST_WAIT_S
+from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.prompt.menu import CommandMenu
 

@@ -21,7 +21,7 @@ from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.key_names import key_name, key_of, keys_of, line_break_key, newline_keys
-from kimi_tui.tui.keyboard import LineField
+from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.pick_list import LIST_KEYS, LISTED_KEYS, MODEL_KEYS, SERVER_KEYS, SETTINGS_KEYS
 from kimi_tui.tui.prompt.command import CommandTable
 from kimi_tui.tui.row_list import plain

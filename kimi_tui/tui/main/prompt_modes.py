@@ -9,9 +9,7 @@ import asyncio
 import contextlib
 import errno
 import os
-import shlex
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -195,6 +193,8 @@ class PromptModes:
         bench = self._bench
         if self._edits:
             return  # the keys were pressed twice; two editors cannot share a terminal
+        import shlex
+
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
         try:
             argv = shlex.split(editor)
@@ -319,6 +319,8 @@ def edited(argv: Sequence[str], text: str) -> str | None:
     Raises:
         OSError: the editor cannot be run, or the file with the text not be written.
     """
+    import tempfile
+
     handle, name = tempfile.mkstemp(prefix="kimi-tui-", suffix=".md")
     try:
         with open(handle, "w", encoding="utf-8", errors="replace") as file:

@@ -21,7 +21,8 @@ from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import counted
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, LineField
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.model_setup.models import (
     SERVERS,
     ModelEntry,

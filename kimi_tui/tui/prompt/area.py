@@ -23,7 +23,7 @@ from kimi_tui.tui.api_key_mask import ApiKeyMask
 from kimi_tui.tui.formatting import counted, grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.textual_patches.widgets import PatchedTextArea
+from kimi_tui.tui.textual_patches.widgets import LateStyled, PatchedTextArea
 from kimi_tui.tui.transcript.transcript import copy_selection
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _tokens_of(pasted: str) -> int:
     return text_tokens(pasted)
 
 
-class PromptArea(PatchedTextArea):
+class PromptArea(LateStyled, PatchedTextArea):
     """The text field of the prompt.
 
     Args:
@@ -248,13 +248,13 @@ class PromptArea(PatchedTextArea):
         self._room = 0
         """Cells that are left free at the end of every row."""
         super().__init__(
-            compact=True,
             soft_wrap=True,
             show_line_numbers=False,
             highlight_cursor_line=False,
             placeholder=placeholder,
             tab_behavior="focus",
         )
+        self.be_compact()
         # A blinking cursor alone would wake an idle program twenty times a second.
         self.cursor_blink = False
         self.key_at = 0.0

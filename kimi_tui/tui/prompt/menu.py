@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 from kimi_tui.tui.formatting import cut, path, wrap_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.key_names import key_of
-from kimi_tui.tui.keyboard import LineField
+from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.prompt.command import Command, CommandTable
 from kimi_tui.tui.row_list import Look, RowList, RowModel
 from kimi_tui.tui.rows import Line, Span, spans_width

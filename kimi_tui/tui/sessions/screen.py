@@ -29,7 +29,8 @@ from kimi_tui.tui.frame import Footer, Header
 from kimi_tui.tui.frame_rows import HeaderText, Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.key_names import key_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList, LineField
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, KeyList
+from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.notices import STAYS_S
 from kimi_tui.tui.row_list import Look, PaintedRows, RowList, RowModel, Words, plain
 from kimi_tui.tui.rows import BLANK, Line, Span

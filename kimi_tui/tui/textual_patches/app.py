@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import Context
+from pathlib import PurePath
 from typing import Any, cast
 
 from textual._context import active_app, active_message_pump
@@ -19,7 +20,14 @@ from textual.screen import Screen
 
 
 class PatchedApp(App[None], inherit_bindings=False):
-    """An app with hooks that are called when a screen is to be styled and when an error ends the app."""
+    """An app with hooks that are called when a screen is to be styled and when an error ends the app.
+
+    It has no messages of Textual's own (`notify`): each screen would get a widget for them, and lay it out with every frame.
+    """
+
+    def __init__(self, *, css_path: list[str | PurePath]) -> None:
+        super().__init__(css_path=css_path)
+        self._disable_notifications = True
 
     def _load_screen_css(self, screen: Screen[Any]) -> None:
         """Call `screen_styled` first. Textual has no hook before it parses the style sheets of a screen."""

@@ -1,5 +1,5 @@
-"""Replaces private parts of Textual's widgets: when the styles of rows are computed, the text that an input shows, the theme and
-wrapping of a text area, and the size of a scrolling view.
+"""Replaces private parts of Textual's widgets: when the styles of rows are computed, the theme and wrapping of a text area, and the
+size of a scrolling view.
 """
 
 # pyright: reportPrivateUsage=false
@@ -7,21 +7,24 @@ wrapping of a text area, and the size of a scrolling view.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, cast
 
-from rich.text import Text
 from textual.css.styles import RenderStyles
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
-from textual.widgets import Input, TextArea
+from textual.widgets import TextArea
 from textual.widgets.text_area import TextAreaTheme
 
 if TYPE_CHECKING:
+    from textual.reactive import Reactive
     from textual.widget import Widget as _Widget
 else:
     # A base that is a node of Textual would hide the style sheet of the base that is named after it.
     _Widget = object
+
+_COMPACT = cast("Reactive[bool]", attrgetter("compact")(TextArea))
 
 
 class LateStyled(_Widget):
@@ -61,24 +64,6 @@ class LateStyled(_Widget):
             self.refresh()
 
 
-class PatchedInput(Input):
-    """An input that can show another text than its value."""
-
-    @property
-    def _value(self) -> Text:
-        """The displayed text. Textual takes it from this property alone; `password` hides all of it, and a highlighter only colours."""
-        shown = None if self.password else self.shown_text()
-        return (
-            super()._value
-            if shown is None
-            else Text(shown, no_wrap=True, overflow="ignore", end="")
-        )
-
-    def shown_text(self) -> str | None:
-        """Return the text displayed in place of the value, of the same length; None for the value."""
-        return None
-
-
 class PatchedTextArea(TextArea):
     """A text area whose theme can be read, and whose text can be wrapped again."""
 
@@ -86,6 +71,11 @@ class PatchedTextArea(TextArea):
     def styled_theme(self) -> TextAreaTheme:
         """The theme with the colours of the style sheets. The public `theme` is its name."""
         return self._theme
+
+    def be_compact(self) -> None:
+        """Have no border, from the constructor on. Textual's argument `compact` has the field styled before it has a place."""
+        self.set_reactive(_COMPACT, True)
+        self.add_class("-textual-compact", update=False)
 
     def rewrap(self) -> None:
         """Wrap the text for another width of the field, at the next frame. Textual does so when the widget has another size."""

@@ -26,7 +26,7 @@ from textual.worker import Worker
 from kimi_tui.foreign_text import one_line
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import LineField
+from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.screens import add_sheets
 from kimi_tui.tui.slices import drained, in_slices
 
