@@ -241,7 +241,7 @@ class CallFacts:
 
 _SUBAGENT = "Subagent"
 """The tool of a call that starts a sub-agent of the agent; it is not that of our own sub-agents."""
-_SUBAGENT_CARD = Card("Sub-agent", ("description",), shows="answer")
+_SUBAGENT_CARD = Card("Sub-agent", ("description",), shows="answer", does="think")
 
 
 def _task_of(given: Mapping[str, Any]) -> str:

@@ -82,6 +82,7 @@ from kimi_tui.tools.sandbox.git_watch import GitNews
 from kimi_tui.tools.sandbox.layers import Reset
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxState
+from kimi_tui.tools.skill import Skill
 from kimi_tui.wire.codec import decode_event
 from kimi_tui.wire.events import (
     ApprovalAnswer,
@@ -1111,7 +1112,7 @@ class KimiSoul:
         """Tell the model of the skills as they are on the disk now, from its next call on."""
         if self.skills is not None:
             tool = await asyncio.to_thread(self.skills.tool)
-            self.change_tools([] if tool is None else [tool], ["Skill"])
+            self.change_tools([] if tool is None else [tool], [Skill.name])
 
     async def reload_kinds(self) -> None:
         """Tell the model of the kinds of sub-agents as they are on the disk now, from its next call on."""

@@ -70,7 +70,7 @@ from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.soul.written_calls import WrittenCalls, written_calls
-from kimi_tui.tools.agent_kind import AGENT_NAMES
+from kimi_tui.tool_cards import AGENT_NAMES
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure

@@ -1281,13 +1281,13 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
     def _open_agent(self, block: Block | None) -> bool:
         """Post that the sub-agent of a card is to be opened; return False if the block is no such card."""
         from kimi_tui.projection.blocks import ToolBlock
-        from kimi_tui.projection.subagents import AGENT_TOOLS
+        from kimi_tui.tool_cards import AGENT_NAMES
 
         if not isinstance(block, ToolBlock):
             return False
         agent = block.agent
         # A second Enter on a card whose sub-agent waits for its turn must not preview a rewind of what goes on.
-        is_waiting = block.tool in AGENT_TOOLS and not block.over
+        is_waiting = block.tool in AGENT_NAMES and not block.over
         if agent is not None or is_waiting:
             self.post_message(self.AgentOpened(agent.name if agent is not None else ""))
         return agent is not None or is_waiting
