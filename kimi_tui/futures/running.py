@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
+from kimi_tui.agent_parts import REFUSED
 from kimi_tui.app_paths import log_words
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
@@ -78,7 +79,6 @@ _AGENTS_EACH = 100
 """Names of a kind of sub-agents that each future has before it comes to those of the next one."""
 _LAST_AGENTS = 900_000
 """Names with larger numbers are passed over, as a name has at most six digits."""
-_REFUSED = "You refused what it asked for."
 _NO_STEP = "It ended before it finished a step."
 
 
@@ -603,7 +603,7 @@ class Futures:
             if reason == "done":
                 facts["state"] = "done"
             elif reason == "rejected":
-                facts |= {"state": "stopped", "why": _REFUSED}
+                facts |= {"state": "stopped", "why": REFUSED}
             elif limit := str(ended.get("limit", "")):
                 facts |= {"state": "stopped", "why": limit}
             elif kind in ("steps", "budget"):
