@@ -49,7 +49,7 @@ class CallLook(NamedTuple):
 
 
 class CallFacts:
-    """What an agent has said of a call so far; updates replace what they name.
+    """The facts that an agent has told of a call so far; an update replaces those that it names.
 
     Args:
         call_id: its id at the agent.

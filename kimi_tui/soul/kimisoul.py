@@ -747,7 +747,7 @@ class KimiSoul:
 
     @property
     def server_facts(self) -> ServerFacts | None:
-        """What the server of the model in use told of itself and the model; None if it was not asked."""
+        """The facts that the server of the model in use told of itself and the model; None if it was not asked."""
         return getattr(self._conversation.model.current, "facts", None)
 
     @property
@@ -889,7 +889,7 @@ class KimiSoul:
         self._is_attended = False
 
     async def _begin(self, said: Said) -> None:
-        """Run a turn that begins with a message, or carry out a command. What goes wrong is published."""
+        """Run a turn that begins with a message, or carry out a command. Errors are published."""
         if said.carry_out is not None:
             self.inbox.begin(said)
             self.inbox.arrived()

@@ -435,7 +435,7 @@ class AgentLoop:
                 n_stops += 1
             else:
                 # The next request does not wait for the disk: a power cut would lose the end of what was said, and nothing in
-                # its middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
+                # its middle. Only a tool waits until the disk has its call (`ToolBatch`).
                 is_synced = self._conversation.files.folder.is_synced
                 context.sync_soon(_SYNCED_WITHIN_S if is_synced else 0.0)
             n += 1

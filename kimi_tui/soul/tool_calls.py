@@ -101,7 +101,7 @@ class CallResult:
 
 
 async def _at_once() -> None:
-    """Whatever calls need is there."""
+    """Everything that calls need is there."""
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ DEFAULT_KIND = "general"
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """What a sub-agent is asked to do.
+    """The task of a sub-agent.
 
     Attributes:
         title: the task in a few words.

@@ -341,7 +341,7 @@ class Scanner:
             done = is_walk = False
             if told is not None and is_told:
                 done = self._look(told, top, now)
-                # A new link was told, but not of which file it is one: that file was not asked for its links until now.
+                # The watch told of a new link, but not of its file, whose links were not looked for until now.
                 is_walk = done and self._has_unknown_links(now)
                 if is_walk:
                     left_out_links = now.left_out_links
@@ -583,7 +583,7 @@ class Scanner:
             try:
                 handle = _opened(path, top)
             except OSError:
-                # Its own name in the folder above was told, or its rights were.
+                # The folder was removed or made unreadable; the watch told of that as well.
                 continue
             try:
                 if not self._names(path, told.names[path], known, handle, now):

@@ -1395,7 +1395,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
     for place in {*_code_places(), *_linked_places(roots)}:
         links, end = links_to(place)
         if not os.path.lexists(end):
-            # A command could create it.
+            # A command could create the missing target.
             end = os.path.dirname(end)
         if not _under(work, (end,)):
             found |= {one for one in (*links, end) if _under(one, roots)}

@@ -148,7 +148,7 @@ class BesideViewer:
     def write(self, text: str) -> None:
         """Begin a message to the agent on view with text that was typed over it."""
         if self.view is not None and self._write is not None:
-            # At once, so that the next letters wait for the field.
+            # The field opens at once, so that the next letters wait for it.
             self._write(self.view.key, text)
 
     def stop_feed(self) -> None:

@@ -1,6 +1,6 @@
 """The futures of the session on the main screen: the running set, one of them in place of the chat, and what they ask.
 
-The engine of futures is loaded when it is first needed. What the futures do comes as events on the session's wire; the events
+The engine of futures is loaded when it is first needed. The states of the futures come as events on the session's wire; the events
 of one future are read only while it is on view, or for the page that sets all side by side.
 """
 
