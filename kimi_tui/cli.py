@@ -1,7 +1,7 @@
 """The command `kimi-tui`: reads the arguments and the configuration, then runs the app.
 
-Whatever is wrong with them is said in one line on stderr with exit code 2, before the screen is taken over. What is
-imported here is paid for before the first paint, so almost nothing is.
+An error in them is one line on stderr with exit code 2, before the screen is taken over. Almost nothing is imported here, because
+each import would delay the first paint.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ NO_HARD_LINKS = frozenset(
 )
 """Errors of file systems without hard links: FAT, BeeGFS, Android, protected_hardlinks, WSL shares, SMB, 9p."""
 SETTLED_NS = 2_000_000_000
-"""Nanoseconds. A folder that changed within this time can change again with the same time stamp, on some file systems (FAT)."""
+"""Nanoseconds after which a time stamp is trusted: a file or folder that changed within this time can change again without
+another stamp. The coarsest clock in use (FAT) has steps of two seconds."""
 READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors for a file that may only be read."""
 # Errors of file systems that cannot sync a folder; they do not mean that data is lost.

@@ -138,6 +138,7 @@ Shows = Literal["output", "command", "diff", "list", "answers", "answer", "text"
 - `letter`: the argument `text`, whole. The call sends it to an earlier checkpoint.
 """
 TargetKind = Literal["text", "path", "number", "progress"]
+Does = Literal["other", "read", "edit", "execute", "search", "fetch", "think", "switch_mode"]
 """The form of a target: one line of text, a path, a number, or the number of finished entries of a list."""
 LIKELY_KEYS = (
     "question",
@@ -164,6 +165,7 @@ class Card:
         form: the pattern in which the target is written, with `{}` in its place: `task {}`.
         shows: the content below the first row.
         text: the name of the argument that is shown as a text.
+        does: what the calls do, as editors sort calls.
     """
 
     short: str = ""
@@ -172,6 +174,7 @@ class Card:
     form: str = "{}"
     shows: Shows = "output"
     text: str = ""
+    does: Does = "other"
 
     @property
     def is_command(self) -> bool:
@@ -187,21 +190,22 @@ class Card:
 PLAIN = Card()
 """The card of an unknown tool."""
 KNOWN: Mapping[str, Card] = {
-    "Shell": Card("Shell", ("command",), shows="command"),
-    "TaskOutput": Card("Output", ("id",), "number", "task {}"),
+    "Shell": Card("Shell", ("command",), shows="command", does="execute"),
+    "TaskOutput": Card("Output", ("id",), "number", "task {}", does="read"),
     "TaskStop": Card("Stop", ("id",), "number", "task {}"),
-    "ReadFile": Card("Read", ("path",), "path"),
-    "WriteFile": Card("Write", ("path",), "path", shows="diff"),
-    "StrReplaceFile": Card("Edit", ("path",), "path", shows="diff"),
-    "Glob": Card("Glob", ("pattern",)),
-    "Grep": Card("Grep", ("pattern",), form='"{}"'),
-    "FetchURL": Card("Fetch", ("url",)),
-    "SearchWeb": Card("Search", ("query",), form='"{}"'),
+    "ReadFile": Card("Read", ("path",), "path", does="read"),
+    "WriteFile": Card("Write", ("path",), "path", shows="diff", does="edit"),
+    "StrReplaceFile": Card("Edit", ("path",), "path", shows="diff", does="edit"),
+    "Glob": Card("Glob", ("pattern",), does="search"),
+    "Grep": Card("Grep", ("pattern",), form='"{}"', does="search"),
+    "FetchURL": Card("Fetch", ("url",), does="fetch"),
+    "SearchWeb": Card("Search", ("query",), form='"{}"', does="search"),
     "SetTodoList": Card("Todo", ("todos",), "progress", shows="list"),
     "SendDMail": Card("D-Mail", ("checkpoint_id",), "number", "to #{}", "letter", "message"),
     "AskUserQuestion": Card("Ask", shows="answers"),
-    "ExitPlanMode": Card("Plan", shows="text", text="plan"),
-    "Agent": Card("Agent", ("description",), shows="answer"),
+    "ExitPlanMode": Card("Plan", shows="text", text="plan", does="switch_mode"),
+    # Editors know a sub-agent by this word, as Claude Code tells of its own.
+    "Agent": Card("Agent", ("description",), shows="answer", does="think"),
 }
 """The cards of the tools that records name without a card: those of this program before cards were recorded."""
 COMMANDS = frozenset(name for name, card in KNOWN.items() if card.is_command)
@@ -238,6 +242,8 @@ def short_name(tool: str, card: Card | None = None) -> str:
     return one_line(tool.removeprefix("mcp__").replace("__", "/", 1)) or "tool"
 
 
+AGENT_NAMES = frozenset({"Agent", "Task"})
+"""The names of the tool that starts sub-agents: ours, and that of other programs, by which a model may call it too."""
 CALL_TOOL = "CallTool"
 """The tool that calls the one that its argument `tool` names, for servers whose tools are looked up."""
 
@@ -263,7 +269,7 @@ def card_from(record: Mapping[str, object]) -> Card:
     )
     keys = lenient_json.listing(record.get("keys"))
     named = [one for one in keys[:_MAX_KEYS] if isinstance(one, str)]
-    kind, shows = record.get("kind"), record.get("shows")
+    kind, shows, does = record.get("kind"), record.get("shows"), record.get("does")
     return Card(
         short[:_MAX_SHORT],
         tuple(one[:_MAX_KEY] for one in named),
@@ -271,4 +277,5 @@ def card_from(record: Mapping[str, object]) -> Card:
         form if "{}" in form else PLAIN.form,
         cast(Shows, shows) if shows in get_args(Shows) else PLAIN.shows,
         text,
+        cast(Does, does) if does in get_args(Does) else PLAIN.does,
     )

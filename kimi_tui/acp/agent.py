@@ -68,7 +68,7 @@ class EditorAgent(acp.Agent):
         client_info: schema.Implementation | None = None,
         **kwargs: Any,
     ) -> schema.InitializeResponse:
-        """Say what this agent can do. Whatever version the editor asks for, this is version 1."""
+        """Say what this agent can do. The version of the protocol is 1, also if the editor asks for another one."""
         files = client_capabilities.fs if client_capabilities is not None else None
         self._reads_files = bool(files is not None and files.read_text_file)
         asks = client_capabilities.elicitation if client_capabilities is not None else None

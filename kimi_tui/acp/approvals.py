@@ -1,4 +1,4 @@
-"""What the agent asks, as the question of an editor: the exact text of the app, with the answers that one choice can give."""
+"""The questions of the agent in the form that an editor shows: the exact text of the app, with the answers that one choice can give."""
 
 from __future__ import annotations
 

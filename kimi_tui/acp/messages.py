@@ -1,4 +1,4 @@
-"""What an editor sends as a prompt: texts, images, and files that it names or embeds, as the engine takes them."""
+"""The prompts of an editor: texts, images, and files that it names or embeds, as the engine takes them."""
 
 from __future__ import annotations
 

@@ -461,7 +461,7 @@ class EditorSession:
             option = schema.PermissionOption(
                 option_id=name, name=words, kind="reject_once" if is_no else "allow_once"
             )
-            # As in the app: each yes comes before the no.
+            # Each yes comes before the no, as in the app.
             offered.insert(len(offered) if is_no else -1, option)
         found = await self._client.request_permission(
             session_id=self.id,

@@ -28,7 +28,7 @@ _FILES_CHOICES: Mapping[str, FilesChoice] = {
     "files-only": "only",
     "only": "only",
 }
-"""What a person may write after the number of a checkpoint."""
+"""The words that may follow the number of a checkpoint."""
 
 Asker = Callable[[str, str, Sequence[tuple[str, str]]], Awaitable[str]]
 """Asks the person: a title, a text in Markdown, and the answers as pairs of value and words. It returns a value; empty for no."""
@@ -75,7 +75,7 @@ class EditorTravel:
         self._ask = ask
 
     async def run(self, name: str, argument: str) -> str:
-        """Carry out one of `COMMANDS`; return what to say, as Markdown. What goes wrong is said, too."""
+        """Carry out one of `COMMANDS`; return what to say, as Markdown. An error is returned as a sentence, too."""
         try:
             match name:
                 case "rewind":

@@ -45,21 +45,6 @@ Update = (
 )
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent
 
-_KINDS: Mapping[str, schema.ToolKind] = {
-    "ReadFile": "read",
-    "WriteFile": "edit",
-    "StrReplaceFile": "edit",
-    "Shell": "execute",
-    "TaskOutput": "read",
-    "TaskStop": "other",
-    "Glob": "search",
-    "Grep": "search",
-    "FetchURL": "fetch",
-    "SearchWeb": "search",
-    "ExitPlanMode": "switch_mode",
-    # Editors know a sub-agent by this kind, as Claude Code tells of its own.
-    "Agent": "think",
-}
 _TODO_STATES: Mapping[str, schema.PlanEntryStatus] = {
     "pending": "pending",
     "in_progress": "in_progress",
@@ -138,7 +123,7 @@ class Updates:
         return schema.ToolCallUpdate(
             tool_call_id=key,
             title=title[:_TITLE_CHARS] or self._title(call),
-            kind=_KINDS.get(call.name, "other"),
+            kind=call.card.does,
             content=list(content),
             locations=self._locations(call, ()),
             raw_input=_object(call.arguments),
@@ -206,7 +191,7 @@ class Updates:
             yield helpers.start_tool_call(
                 event.key,
                 self._title(call),
-                kind=_KINDS.get(event.name, "other"),
+                kind=card.does,
                 status="pending",
             )
 
@@ -216,9 +201,7 @@ class Updates:
             call = self._calls[key] = _ToldCall(name, card_of(name))
             call.is_told = call.card.shows != "list"
             if call.is_told and not self._past:
-                yield helpers.start_tool_call(
-                    key, self._title(call), kind=_KINDS.get(name, "other")
-                )
+                yield helpers.start_tool_call(key, self._title(call), kind=call.card.does)
         call.arguments = arguments
         if call.is_told and not self._past:
             yield helpers.update_tool_call(
@@ -270,7 +253,7 @@ class Updates:
             yield helpers.start_tool_call(
                 event.key,
                 self._title(call),
-                kind=_KINDS.get(call.name, "other"),
+                kind=call.card.does,
                 status=status,
                 content=content,
                 locations=locations,

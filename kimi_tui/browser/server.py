@@ -47,7 +47,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Served(NamedTuple):
-    """What is served where.
+    """The contents that are served, by their paths.
 
     Attributes:
         arguments: the arguments of the app in each tab.

@@ -112,7 +112,7 @@ KNOWN: Mapping[str, KnownAgent] = {
             ((sys.executable, "-P", "-m", "kimi_tui", "acp"),),
             ("KIMI_", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
             login="kimi-tui",
-            # It reads the same file of servers itself.
+            # Another kimi-tui reads the same file of servers itself.
             mcp=False,
         ),
     )

@@ -95,7 +95,7 @@ class AgentSetting(NamedTuple):
 
 @dataclass(slots=True)
 class Abilities:
-    """What the agent can do, as it said at the start.
+    """The abilities of the agent, as it named them at the start.
 
     Attributes:
         loads: whether it opens an earlier session and repeats its messages; `resumes`, whether it does so without repeating.
@@ -122,7 +122,7 @@ class Abilities:
 
 @dataclass(slots=True)
 class AgentFacts:
-    """What the agent says of its session: settings, commands, title."""
+    """The facts that the agent tells of its session: settings, commands, title."""
 
     settings: dict[str, AgentSetting] = field(default_factory=dict[str, AgentSetting])
     commands: tuple[tuple[str, str], ...] = ()

@@ -49,7 +49,7 @@ class CallLook(NamedTuple):
 
 
 class CallFacts:
-    """What an agent has said of a call so far; updates replace what they name.
+    """The facts that an agent has told of a call so far; an update replaces those that it names.
 
     Args:
         call_id: its id at the agent.
@@ -241,7 +241,7 @@ class CallFacts:
 
 _SUBAGENT = "Subagent"
 """The tool of a call that starts a sub-agent of the agent; it is not that of our own sub-agents."""
-_SUBAGENT_CARD = Card("Sub-agent", ("description",), shows="answer")
+_SUBAGENT_CARD = Card("Sub-agent", ("description",), shows="answer", does="think")
 
 
 def _task_of(given: Mapping[str, Any]) -> str:

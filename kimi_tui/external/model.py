@@ -25,7 +25,7 @@ class AgentModel(ChatProvider):
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model."""
+        """The known facts about the model."""
         return self._info
 
     def learn(

@@ -25,7 +25,7 @@ from kimi_tui.soul.folder_snapshots import ChangingTool
 from kimi_tui.soul.messages import ends_with_answer
 from kimi_tui.soul.tool_calls import LiveOutput
 from kimi_tui.soul.tool_results import blocks_of, call_key, tool_message
-from kimi_tui.tool_cards import ShellBlock, TodoBlock, TodoItem
+from kimi_tui.tool_cards import ShellBlock, TodoBlock, TodoItem, card_of
 from kimi_tui.tools.outcome import Effect, ToolOutcome, failure
 from kimi_tui.wire import events as ev
 
@@ -331,7 +331,7 @@ class AgentAnswer:
         failed, brief = facts.status == "failed", ""
         # A call that failed has changed nothing, whatever it was to change.
         effects: list[Effect] = [] if failed else [*facts.edits(self._work_dir)]
-        if call.look.name == "Shell":
+        if card_of(call.look.name).is_command:
             code = facts.exit_code
             effects.append(ShellBlock(facts.command, code, time.monotonic() - call.began))
             brief = f"exit {code}" if code is not None else ""

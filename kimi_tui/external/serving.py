@@ -245,7 +245,7 @@ class AgentServices(acp.Client):
         declined = schema.DeclineElicitationResponse(action="decline")
         scope: Any = getattr(mode, "root", mode)
         if not isinstance(scope, schema.ElicitationSessionScope):
-            # No turn runs during another request, so that nobody looks for a question.
+            # No turn runs during another request, so nothing shows a question.
             return declined
         task = asyncio.current_task()
         assert task is not None

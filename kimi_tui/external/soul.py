@@ -1,7 +1,8 @@
 """`ExternalSoul`: the soul whose turns an external agent does.
 
-Session, time travel, world lines, marks, changes and exports are those of `KimiSoul`. What only our own loop can do, D-Mails,
-compaction, background commands and the settings of a model among it, is lacking (`lacks`), so that no screen offers it.
+Session, time travel, world lines, marks, changes and exports are those of `KimiSoul`. D-Mails,
+compaction, background commands, the settings of a model and everything else that needs our own loop are lacking (`lacks`), so that no
+screen offers them.
 """
 
 from __future__ import annotations

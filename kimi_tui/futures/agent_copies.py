@@ -2,7 +2,7 @@
 
 They are futures without a judge: the same frozen files, views, processes and turns at the server. Each works in its own session, in
 `subagents/NAME/` of the session's folder, with a copy of the session's snapshots beside it, which is removed when its difference was
-applied. What it asks goes into the session's queue.
+applied. Its questions go into the session's queue.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ class _Copy:
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._is_begun = False
         self._said: list[str] = []
-        """What was said before it could take it."""
+        """The messages that came before it could take any."""
         self._unread = list(lenient_json.listing(order.agent.get("said")))
-        """What was said and is not in its conversation yet, oldest first."""
+        """The messages that are not in its conversation yet, oldest first."""
 
     async def run(self) -> CopyEnd:
         """See `RunningCopy.run`."""

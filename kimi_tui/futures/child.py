@@ -199,7 +199,7 @@ class FutureChild:
         if soul.running:
             self._keep(soul.interrupt())
         elif self._turning is not None:
-            # It is about to begin, and would wait for its turn at the server for ever.
+            # A turn that is about to begin would wait at the server for ever.
             self._turning.cancel()
 
     def _keep(self, work: Any) -> None:
@@ -492,7 +492,7 @@ async def _main(out: int, kind: type[FutureChild]) -> int:
 
 
 def main(kind: type[FutureChild] = FutureChild) -> int:
-    """Run the future that standard input orders; return the exit code. What goes wrong is one line on standard error.
+    """Run the future that standard input orders; return the exit code. An error is one line on standard error.
 
     Args:
         kind: carries out the order.

@@ -1,4 +1,4 @@
-"""What a future has changed in the files, by its snapshots."""
+"""The changes of a future in the files, by its snapshots."""
 
 from __future__ import annotations
 

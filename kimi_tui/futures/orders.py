@@ -1,4 +1,4 @@
-"""What the program and the processes of futures and sub-agents tell each other, as values of JSON: the orders, and what is in their lines."""
+"""The values of JSON that the program and the processes of futures and sub-agents exchange: the orders, and the contents of their lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kimi_tui.wire.events import Event, EventRecord
 
 
 class Order(NamedTuple):
-    """What a future is to do.
+    """The order of a future.
 
     Attributes:
         session: the folder of its session.
@@ -51,7 +51,7 @@ class Order(NamedTuple):
 
 
 class AgentOrder(NamedTuple):
-    """What a sub-agent's process is told of it.
+    """The facts about a sub-agent that its process is told.
 
     Attributes:
         name: its name.

@@ -66,7 +66,7 @@ _NOT_ISOLATED = (
 
 
 class Planned(NamedTuple):
-    """What one future is to do.
+    """The plan of one future.
 
     Attributes:
         name: its name.
@@ -84,7 +84,7 @@ class Planned(NamedTuple):
 
     @property
     def sameness(self) -> str:
-        """What the requests of two futures have in common if a server can use what it keeps of one for the other."""
+        """The facts that the requests of two futures must share for a server to use the cache of one for the other."""
         return f"{self.choice.model} {self.choice.thinking}"
 
 

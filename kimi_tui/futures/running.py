@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
+from kimi_tui.agent_parts import REFUSED
 from kimi_tui.app_paths import log_words
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
@@ -78,7 +79,6 @@ _AGENTS_EACH = 100
 """Names of a kind of sub-agents that each future has before it comes to those of the next one."""
 _LAST_AGENTS = 900_000
 """Names with larger numbers are passed over, as a name has at most six digits."""
-_REFUSED = "You refused what it asked for."
 _NO_STEP = "It ended before it finished a step."
 
 
@@ -264,7 +264,7 @@ class Futures:
         return await self._planner.estimate(plan)
 
     async def start(self, plan: FuturesPlan) -> tuple[str, ...]:
-        """Start the futures of a plan; return their keys. What becomes of them is told by events.
+        """Start the futures of a plan; return their keys. Events tell how they go on.
 
         No message that the user says after this has returned is part of a future.
 
@@ -299,7 +299,7 @@ class Futures:
         try:
             await self._begin(plan, futures)
         except (NoFutures, OSError, SessionError, SoulBusy) as error:
-            # An error is told as the end of each, as later.
+            # An error of the start is the end of each future, as a later one is.
             for future in futures:
                 self._fail(future, _words_of(error))
         task = asyncio.create_task(self._group(group, futures), name="futures")
@@ -603,7 +603,7 @@ class Futures:
             if reason == "done":
                 facts["state"] = "done"
             elif reason == "rejected":
-                facts |= {"state": "stopped", "why": _REFUSED}
+                facts |= {"state": "stopped", "why": REFUSED}
             elif limit := str(ended.get("limit", "")):
                 facts |= {"state": "stopped", "why": limit}
             elif kind in ("steps", "budget"):
@@ -701,7 +701,7 @@ class Futures:
     # -- what the user does ----------------------------------------------------------------------
 
     def steer(self, key: str, text: str) -> None:
-        """Say something to a running future; it goes in before its next step. What it does not read is given back to the user."""
+        """Say something to a running future; it goes in before its next step. A message that it does not read is given back to the user."""
         future = self._running(key)
         if future.is_settled:
             self._soul.return_unread(f"Future {future.state.number}", text)

@@ -40,7 +40,7 @@ ENGINE = (
     "httpcore2",
     "truststore",
 )
-"""What a future needs for its first request; each import starts no thread."""
+"""The modules that a future needs for its first request; importing them starts no thread."""
 _CANNOT = 125
 _MOST_ORDER = 1 << 24
 _NICE = 5

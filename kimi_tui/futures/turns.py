@@ -16,7 +16,7 @@ Wait = Literal["", "first", "turn"]
 
 
 class ModelServer(NamedTuple):
-    """What the requests of a future have in common with those of others: the server, and the model with its settings."""
+    """The server, and the model with its settings, that the requests of several futures share."""
 
     url: str
     model: str = ""

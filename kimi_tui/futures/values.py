@@ -109,7 +109,7 @@ class FutureCost(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a plan costs, shares and leaves open, for the user to see before the start.
+    """The costs of a plan, the figures that are shared, and those that are unknown, for the user to see before the start.
 
     Attributes:
         futures: the costs of each future; the first one is sent ahead of the others with the same model.

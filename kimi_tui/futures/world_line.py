@@ -50,7 +50,7 @@ _ANSWERS = frozenset({MessageKind.ANSWER, MessageKind.WORDS})
 
 @dataclass(frozen=True, slots=True)
 class FutureNote:
-    """What is known of a future beside its session, on the disk before its process starts.
+    """The facts about a future that are not in its session, on the disk before its process starts.
 
     Attributes:
         parent: the id of the session.

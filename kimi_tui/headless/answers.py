@@ -13,14 +13,13 @@ from urllib.parse import urlsplit
 from kimi_tui.foreign_text import one_line
 from kimi_tui.headless.report import TurnStop, in_circles, overdue
 from kimi_tui.prompts import prompt
-from kimi_tui.tool_cards import server_of
+from kimi_tui.tool_cards import card_of, server_of
 from kimi_tui.wire.events import ApprovalRequest
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
     from kimi_tui.tools.allowed_commands import Rule
 
-_FETCHING = "FetchURL"
 _WORDS = 200
 
 
@@ -85,7 +84,7 @@ class Answers:
             if (request.tool,) in self._rules or (f"mcp__{server}",) in self._rules:
                 return ""
             return f"it needs approval; allow it with --allow {request.tool}"
-        if request.tool == _FETCHING:
+        if card_of(request.tool).does == "fetch":
             host = json.dumps(urlsplit(request.detail).netloc)
             return f"it needs approval; allow it with allow = [{host}] in [web] of config.toml"
         if not request.changeable:

@@ -47,7 +47,7 @@ _SUBJECT_CHARS = 100
 
 
 def run(options: Options) -> int:
-    """Run without a screen; return the exit code. What goes wrong is one line on standard error."""
+    """Run without a screen; return the exit code. An error is one line on standard error."""
     headless = options.headless or HeadlessOptions()
     try:
         check(options, headless)

@@ -274,7 +274,7 @@ class _HookReader:
             return []
         entries = table.get("hooks")
         if isinstance(entries, dict):
-            # A single table under that name is kimi-cli's older spelling of nothing that runs.
+            # kimi-cli once wrote a single table under that name, which runs nothing.
             self._say(path, "hooks", "must be a list of tables: [[hooks]]")
             return []
         made: list[Hook] = []

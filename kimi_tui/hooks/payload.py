@@ -16,6 +16,7 @@ from kimi_tui.display_names import signal_name
 from kimi_tui.foreign_text import clean
 from kimi_tui.hooks.definitions import Event
 from kimi_tui.hooks.process import HookEnd
+from kimi_tui.tool_cards import CALL_TOOL
 
 MOST_CHARS = 10_000
 """The longest reason or context that is taken from a hook, in characters."""
@@ -51,7 +52,6 @@ _SPELLINGS: Mapping[str, Mapping[str, str]] = {
 }
 """Names of arguments that Claude spells otherwise, by tool."""
 _EDITS = {"old": "old_string", "new": "new_string", "replace_all": "replace_all"}
-_WRAPPER = "CallTool"
 _SUBJECTS = ("command", "path", "url", "pattern", "query")
 
 Json = dict[str, Any]
@@ -65,7 +65,7 @@ def names_of(tool: str) -> tuple[str, ...]:
 
 def inner_call(tool: str, arguments: str) -> tuple[str, str]:
     """Return the tool of a server that `CallTool` calls, with its arguments: hooks are for that tool. Other calls stay."""
-    if tool != _WRAPPER:
+    if tool != CALL_TOOL:
         return tool, arguments
     try:
         given = lenient_json.mapping(lenient_json.parse(arguments))

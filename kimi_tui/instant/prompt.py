@@ -151,7 +151,7 @@ class InstantPrompt:
 
     def _make_raw(self) -> None:
         attributes = termios.tcgetattr(self._input)
-        # As in Textual's driver, which sets the same once more.
+        # Textual's driver sets the same once more.
         signals = 0 if os.environ.get("TEXTUAL_ALLOW_SIGNALS") else termios.ISIG
         attributes[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | signals)
         attributes[0] &= ~(

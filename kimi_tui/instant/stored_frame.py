@@ -2,7 +2,7 @@
 
 The file is only for the owner. It holds what stood on the screen, as text and colours, and is used once: only if the context and
 the journal of world lines are the very files that were there (inode, size and time), and the terminal is as large and as
-coloured as it was. What a file says is hostile, as is everything in a session's folder: it becomes cells and nothing else.
+coloured as it was. The text of the file is hostile, as is everything in a session's folder: it becomes cells and nothing else.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class TypedAhead:
         return at
 
     def _is_letter(self, char: str) -> bool:
-        """Return whether a character only adds itself to the text. What follows a command may be an API key, which is not shown."""
+        """Return whether a character only adds itself to the text. The text after a command may be an API key, which is not shown."""
         if not char.isprintable() or char == "\ufffd":
             return False
         return char != " " or not self.text.startswith("/") if self.text else char != _KEYS_SIGN

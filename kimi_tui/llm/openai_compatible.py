@@ -152,7 +152,7 @@ class OpenAICompatible(ChatProvider):
         self._client: OpenAIClient | None = None
         self._prepared: asyncio.Task[tuple[str, ...]] | None = None
         self.facts: ServerFacts | None = None
-        """What the server told of itself and the model; set before `prepare` if another process has asked it."""
+        """The facts that the server told of itself and the model; set before `prepare` if another process has asked it."""
         self._info: ModelInfo = ModelInfo(
             provider=provider,
             model=model,
@@ -166,7 +166,7 @@ class OpenAICompatible(ChatProvider):
             lean=lean,
         )
         self._told: tuple[tuple[object, ...], ModelInfo] | None = None
-        """What `info` told last, and what it was made of."""
+        """The newest result of `info`, and the values that it was made of."""
         self._native_root = ""
         """The URL of Ollama's native API; empty for another server, or until it is known."""
         self._thinking = self._thinking_wished = thinking

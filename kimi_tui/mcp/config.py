@@ -1,6 +1,6 @@
 """The configured MCP servers: `mcp.json` of the user, `.mcp.json` of a project, and kimi-cli's `mcp.json`.
 
-All three have the form of Claude and kimi-cli, `{"mcpServers": {NAME: {...}}}`. Of two servers with one name the first found
+All three have the form of Claude and kimi-cli, `{"mcpServers": {NAME: {...}}}`. If two servers have one name, the first found
 counts, the user's own before a project's. A file that cannot be read, or an entry that cannot be used, is a problem in words.
 """
 

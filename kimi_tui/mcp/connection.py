@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# It would be printed over the screen.
+# The warning would be printed over the screen.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 logging.getLogger("mcp").setLevel(logging.ERROR)
 

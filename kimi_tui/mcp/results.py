@@ -1,4 +1,4 @@
-"""Results of a server as outcomes of a tool call: texts, images, links and resources. What is too long goes to a file."""
+"""Results of a server as outcomes of a tool call: texts, images, links and resources. A text that is too long goes to a file."""
 
 from __future__ import annotations
 

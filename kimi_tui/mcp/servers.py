@@ -1,7 +1,7 @@
 """`McpServers`: the servers of one session. Each has one task that connects, waits for its end, and connects again.
 
 The tools of all servers come into the session together, once each is there or has failed, so that the beginning of requests
-stays the same. What changes later, by a server or the person, changes them again, except where they are called through
+stays the same. A later change, by a server or the person, changes them again, except where they are called through
 `CallTool`: then requests stay as they are.
 """
 

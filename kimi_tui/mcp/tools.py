@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.provider import ToolSpec
 from kimi_tui.llm.tokens import estimate_fixed
@@ -139,8 +140,7 @@ class FindTools(TypedTool[FindToolsParams]):
     ) -> None:
         lines = [prompt("tools/FindTools")]
         for server, names in named.items():
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            lines.append(f"- {server}: {', '.join(names[:_MOST_NAMED])}{more}")
+            lines.append(f"- {server}: {some_of(names, _MOST_NAMED)}")
         self._said = "\n".join(lines)
         self._all = all_tools
 

@@ -1,7 +1,7 @@
 """Sessions of Claude Code: `~/.claude/projects/FOLDER/UUID.jsonl`, one line a record, a tree by `parentUuid`.
 
 An answer is several lines with one message id, and each result follows the line of its call: calls at the same time look
-like forks in the tree. So the lines of an answer, and the results of its calls, are one entry here. Behind a compaction the
+like forks in the tree. So the lines of an answer, and the results of its calls, are one entry here. After a compaction the
 tree begins anew, with `logicalParentUuid` for what came before. Sub-agents are in files of their own and are left out.
 """
 

@@ -1,6 +1,6 @@
 """Sessions of Codex: `$CODEX_HOME/sessions/YYYY/MM/DD/rollout-TIME-UUID.jsonl`, what was sent and what happened, in order.
 
-`response_item` has the conversation; reasoning, words and calls of one step are items of their own. What was undone is a
+`response_item` has the conversation; reasoning, words and calls of one step are items of their own. A part that was undone is a
 world line: up to version 0.170 `thread_rolled_back` undoes the last turns, later a rewind begins another file of the same
 session (`rollout-TIME-UUID_SEGMENT.jsonl`), whose `history_base` says up to which record the files before are its past. That
 may be another session, for a fork. `compacted` has the messages that took the place of everything.

@@ -39,7 +39,7 @@ _UNREADABLE = "unreadable line"
 
 
 def records(path: Path, losses: Counter[str]) -> Iterator[Json]:
-    """Yield the objects in a file of JSON lines. What cannot be read is counted, except an end that is being written.
+    """Yield the objects in a file of JSON lines. Lines that cannot be read are counted, except an end that is being written.
 
     Raises:
         CannotRead: The file is too large, or is no file.

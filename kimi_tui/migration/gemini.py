@@ -17,7 +17,7 @@ from kimi_tui.migration.plain import CannotRead, FoundSession, PlainCall, PlainE
 _NOT_SAID = ("<session_context>", "<state_snapshot>", "<system-reminder>")
 _SUMMARY = "<state_snapshot>"
 _THANKS = "Got it. Thanks for the additional context!"
-"""What the model is said to have answered to the summary of a compression."""
+"""The answer to the summary of a compression that stands under the name of the model."""
 
 
 def home(environ: Mapping[str, str], home_folder: Path) -> Path:

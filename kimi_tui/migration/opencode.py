@@ -269,7 +269,7 @@ class _OpencodeReader:
             self._head = place
         self._plain.live = self._head if live is None else live
         if live is not None and live < 0:
-            # All of it was undone: the whole conversation is shown all the same.
+            # A conversation of which everything was undone is shown whole.
             self._plain.live = self._head
 
     def _message(self, name: str, message: Json) -> int:

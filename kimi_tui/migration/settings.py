@@ -1,7 +1,7 @@
 """Settings of other agents, found and described: MCP servers, hooks, skills, commands, agents, notes, permissions, status lines.
 
-Files are only read, and nothing in them is run or asked. What this program reads of another agent by itself anyway is listed
-as such, and so is what has no counterpart here. `settings_taking` writes a single one to where this program has its own.
+Files are only read, and nothing in them is run or asked. Settings that this program reads by itself anyway are listed
+as such, and so are those that have no counterpart here. `settings_taking` writes a single one to where this program has its own.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ LIVE_LINES = 200
 ToolState = Literal[
     "writing", "waiting", "running", "done", "failed", "stopped", "rejected", "unsent", "recalled"
 ]
-"""The state of a tool call. Of a D-Mail: a D-Mail that is `unsent` was not delivered at the end of its step; one that is
+"""The state of a tool call. A D-Mail that is `unsent` was not delivered at the end of its step; one that is
 `recalled` was delivered, and an undo or jump made the line that it left live again.
 """
 

@@ -72,7 +72,7 @@ class FutureGroup(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What became of them: `2 of 3 passed the check`, `3 futures have ended`."""
+        """The sentence about their ends: `2 of 3 passed the check`, `3 futures have ended`."""
         count = len(self.futures)
         if self.has_check:
             passed = sum(one.check == "passed" for one in self.futures)

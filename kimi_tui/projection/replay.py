@@ -230,7 +230,7 @@ def _durations(record: EventRecord, following: EventRecord | None) -> tuple[floa
 
 
 def _beside(stops: Sequence[int], position: int, steps: int) -> int:
-    # From a position between two stops, both neighbours are one step away.
+    # Both neighbours of a position between two stops are one step away.
     at = bisect_left(stops, position) if steps < 0 else bisect_right(stops, position) - 1
     return stops[max(0, min(len(stops) - 1, at + steps))]
 

@@ -1,7 +1,7 @@
 """`SessionModel`, the one reducer of a session: everything that its events tell, for whoever listens.
 
-A screen shows its parts, a replay keeps them by the moment, a caller without a screen reads its `state`. What is drawn, and how,
-the views know.
+A screen shows its parts, a replay keeps them by the moment, a caller without a screen reads its `state`. The views know what is
+drawn, and how.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line
 from kimi_tui.wire.events import AgentChanged, EventRecord, ToolResult, ToolStarted
 
-AGENT_TOOLS = frozenset({"Agent", "Task"})
-"""The names of the tool whose calls start sub-agents: ours, and that of other programs."""
 NAME_CHARS = 200
 """The largest number of characters of a title: more never fit in a row."""
 _KIND_CHARS = 40

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kimi_tui.display_names import titled, unmarked
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.session_lines import NO_CHANGE, LinesChange, SessionLines
-from kimi_tui.projection.subagents import AGENT_TOOLS, agent_title
+from kimi_tui.projection.subagents import agent_title
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow, TimelineRows
 from kimi_tui.projection.timeline_tree import (
     LABEL_LIMIT,
@@ -29,7 +29,7 @@ from kimi_tui.projection.token_peaks import TokenPeaks
 from kimi_tui.projection.tokens import Changed
 from kimi_tui.projection.tool_calls import target
 from kimi_tui.projection.world_lines import LeftLine, LineEdit
-from kimi_tui.tool_cards import DiffBlock, card_of, short_name
+from kimi_tui.tool_cards import AGENT_NAMES, DiffBlock, card_of, short_name
 from kimi_tui.wire.events import (
     AgentChanged,
     ApprovalRequest,
@@ -136,7 +136,7 @@ class StepTracker:
         if head.calls is None:
             head.calls = []
         head.calls.append(call)
-        if event.name in AGENT_TOOLS:
+        if event.name in AGENT_NAMES:
             self._agent_calls[event.key] = head, call
             self._show_agent(event.key)
         self._open[event.key] = _OpenCall(head, call, [event.arguments])

@@ -19,7 +19,7 @@ _SETTLED_AT_ONCE = 32
 
 
 class _Peak(NamedTuple):
-    """What is known of a group: the most tokens before a checkpoint, and before or after one, and the places of those that saved tokens."""
+    """The facts about a group: the most tokens before a checkpoint, and before or after one, and the places of those that saved tokens."""
 
     tokens: int
     most: int

@@ -12,8 +12,7 @@ from typing import cast
 from kimi_tui.display_names import some_of, unmarked
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
-from kimi_tui.projection.subagents import AGENT_TOOLS
-from kimi_tui.tool_cards import LIKELY_KEYS, Card, short_name
+from kimi_tui.tool_cards import AGENT_NAMES, LIKELY_KEYS, Card, short_name
 from kimi_tui.wire.events import (
     AgentChanged,
     ApprovalResolved,
@@ -208,7 +207,7 @@ class ToolCalls:
             self._open[event.key] = again
         if event.key not in self._open:
             # Beside commands of the user, only a sub-agent that goes on has no beginning of a call before it.
-            if event.name not in AGENT_TOOLS:
+            if event.name not in AGENT_NAMES:
                 self._own.add(event.key)
             change = self.begin(ToolCall(event.key, event.name, event.arguments), at)
         block = self._open[event.key]

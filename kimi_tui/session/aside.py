@@ -1,8 +1,8 @@
 """Folders of sessions that are not whole, because they are being copied, imported or deleted: their names begin with a dot, so that
 they are never listed.
 
-Whoever works on such a folder holds a shared lock of the folder around it. Whoever gets the exclusive lock knows therefore that
-all of them were left by programs that were killed, and `remove_unfinished` removes them.
+A program that works on such a folder holds a shared lock of the folder around it. The exclusive lock can therefore be had only
+when all of them were left by killed programs; `remove_unfinished` takes it and removes them.
 """
 
 from __future__ import annotations

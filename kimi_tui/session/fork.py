@@ -257,7 +257,7 @@ def _share_others(storage: Storage, folder: Path, target: Path) -> None:
 def _share(storage: Storage, folder: Path, target: Path, paths: Iterable[Path]) -> None:
     made: set[Path] = set()
     for path in paths:
-        # Two names of one file would be one lock. What is being written has no final name, and loses this one at any moment.
+        # Two names of one file would be one lock. A file that is being written has no final name, and may lose this one at any moment.
         if path.name == LOCK_NAME or path.suffix == ".tmp":
             continue
         beside = target / path.relative_to(folder)

@@ -55,7 +55,7 @@ class CopyOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CopyOrder:
-    """What a sub-agent in a copy is to do.
+    """The order of a sub-agent in a copy.
 
     Attributes:
         name: its name.

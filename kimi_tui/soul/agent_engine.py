@@ -1,4 +1,4 @@
-"""What the engine of a sub-agent has of its session's: the tools of its kind, its limits, and its system prompt."""
+"""The parts of a sub-agent's engine that come from its session: the tools of its kind, its limits, and its system prompt."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from kimi_tui.app_paths import config_dir, data_dir, home_dir
@@ -30,7 +31,10 @@ from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.hooks.payload import our_tool
 from kimi_tui.soul.project_notes import repository_root
 from kimi_tui.text_encoding import as_shown
+from kimi_tui.tool_cards import KNOWN
 from kimi_tui.tools.agent_kind import NEVER, SHIPPED, AgentKind
+from kimi_tui.tools.skill import Skill
+from kimi_tui.tools.toolset import default_toolset
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FOLDERS = (
@@ -170,24 +174,24 @@ def _tools(facts: Mapping[str, str]) -> tuple[tuple[str, ...] | None, list[str]]
     if not listed or "*" in listed:
         if not refused:
             return None, unknown
-        return tuple(name for name in _KNOWN if name not in refused), unknown
+        return tuple(name for name in _known() if name not in refused), unknown
     tools: list[str] = []
     for word in listed[:_MOST_TOOLS]:
         name = our_tool(word)
         if name in NEVER or name in refused or name in tools:
             continue
-        if name in _KNOWN or name.startswith("mcp__"):
+        if name in _known() or name.startswith("mcp__"):
             tools.append(name)
         else:
             unknown.append(one_line(word)[:40])
     return tuple(tools), unknown
 
 
-_KNOWN = (
-    *("ReadFile", "Glob", "Grep", "WriteFile", "StrReplaceFile", "Shell", "TaskOutput", "TaskStop"),
-    *("FetchURL", "SearchWeb", "SetTodoList", "Skill"),
-)
-"""The tools that a kind may name."""
+@cache
+def _known() -> tuple[str, ...]:
+    """Return the tools that a kind may name: all of the program's, in their order, but those that no sub-agent has."""
+    names = dict.fromkeys([*default_toolset().names, *KNOWN, Skill.name])
+    return tuple(name for name in names if name not in NEVER)
 
 
 def _words(text: str) -> Sequence[str]:

@@ -75,7 +75,7 @@ class _PendingQuestion:
     agent: str = ""
     """The agent beside the session's own that asks; empty for the session's own."""
     also: Hears | None = None
-    """What takes the events of that agent: its wire."""
+    """The function that takes the events of that agent: its wire."""
     id: str = field(default_factory=lambda: str(uuid4()))
     changed_first: str = ""
     """The answer that a yes to a plan which the user changed stands for, in the words shown; empty without a plan."""

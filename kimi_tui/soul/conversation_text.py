@@ -24,6 +24,7 @@ from kimi_tui.soul.messages import (
     words_with_images,
 )
 from kimi_tui.soul.tool_results import outcome_of
+from kimi_tui.tool_cards import AGENT_NAMES
 
 _CHARS_PER_TOKEN = 4
 _AGENT = re.compile(r"([a-z][a-z0-9-]{0,39}-[0-9]{1,6}), [0-9]")
@@ -201,7 +202,7 @@ def _heading(call: ToolCall | None) -> str:
         return "**Tool**"
     target = " ".join(call_target(call).split()).replace("`", "'")
     # The model itself is called the agent here.
-    name = "Sub-agent" if call.function.name == "Agent" else call.function.name
+    name = "Sub-agent" if call.function.name in AGENT_NAMES else call.function.name
     return f"**{name}**" + (f" `{target}`" if target else "")
 
 

@@ -1,6 +1,6 @@
 """`EditChecks` runs programs of the user's configuration after each edit of the agent: `[checks] after_edit`.
 
-They run in the sandbox, without a shell. What a check that fails prints goes to the model, shortened; a check that changes the
+They run in the sandbox, without a shell. The output of a check that fails goes to the model, shortened; a check that changes the
 file, such as a formatter, has its change shown as a diff of its own.
 """
 

@@ -632,7 +632,7 @@ def _edits(tracker: Tracker, changes: Sequence[FileChange]) -> tuple[FileEdit, .
 
 
 class _FileEvents:
-    """Publishes the outcomes of files. Of several equal errors in a row only the first is published.
+    """Publishes the outcomes of files. Equal errors in a row are published once.
 
     Args:
         wire: the wire on which they are published.

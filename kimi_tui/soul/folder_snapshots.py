@@ -299,7 +299,7 @@ class FolderSnapshots:
             while await self.run(self.tracker.check, _SLICE_S):
                 await asyncio.sleep(_PAUSE_S)
                 if self._unseen:
-                    # A tool runs by now. What was not checked yet is checked next time.
+                    # A tool runs by now. Files that were not checked yet are checked next time.
                     return
             if self.tracker.has_suspects:
                 await self.take(self.others)

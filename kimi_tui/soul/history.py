@@ -1,7 +1,7 @@
 """The history of a stored session: the events that bring a new subscriber to the session's present state.
 
-Where the record (`record`) leads to the conversation that the context holds, it is the history. What a killed program did
-not write any more of it is found in the context then. Where the record does not lead there, because it is missing, damaged,
+Where the record (`record`) leads to the conversation that the context holds, it is the history. The end that a killed
+program did not write is found in the context then. Where the record does not lead there, because it is missing, damaged,
 older, or kimi-cli's, the history is rebuilt from the context files (`rebuilt_history`).
 """
 

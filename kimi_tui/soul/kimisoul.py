@@ -82,6 +82,7 @@ from kimi_tui.tools.sandbox.git_watch import GitNews
 from kimi_tui.tools.sandbox.layers import Reset
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxState
+from kimi_tui.tools.skill import Skill
 from kimi_tui.wire.codec import decode_event
 from kimi_tui.wire.events import (
     ApprovalAnswer,
@@ -746,7 +747,7 @@ class KimiSoul:
 
     @property
     def server_facts(self) -> ServerFacts | None:
-        """What the server of the model in use told of itself and the model; None if it was not asked."""
+        """The facts that the server of the model in use told of itself and the model; None if it was not asked."""
         return getattr(self._conversation.model.current, "facts", None)
 
     @property
@@ -888,7 +889,7 @@ class KimiSoul:
         self._is_attended = False
 
     async def _begin(self, said: Said) -> None:
-        """Run a turn that begins with a message, or carry out a command. What goes wrong is published."""
+        """Run a turn that begins with a message, or carry out a command. Errors are published."""
         if said.carry_out is not None:
             self.inbox.begin(said)
             self.inbox.arrived()
@@ -1111,7 +1112,7 @@ class KimiSoul:
         """Tell the model of the skills as they are on the disk now, from its next call on."""
         if self.skills is not None:
             tool = await asyncio.to_thread(self.skills.tool)
-            self.change_tools([] if tool is None else [tool], ["Skill"])
+            self.change_tools([] if tool is None else [tool], [Skill.name])
 
     async def reload_kinds(self) -> None:
         """Tell the model of the kinds of sub-agents as they are on the disk now, from its next call on."""

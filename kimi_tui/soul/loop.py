@@ -70,7 +70,7 @@ from kimi_tui.soul.tasks import OrphanedTasks, TimeSlices, shielded
 from kimi_tui.soul.tool_calls import Call, CallResult, ToolBatch, ToolRuntime
 from kimi_tui.soul.tool_results import call_key, tool_message, with_versions
 from kimi_tui.soul.written_calls import WrittenCalls, written_calls
-from kimi_tui.tools.agent_kind import AGENT_NAMES
+from kimi_tui.tool_cards import AGENT_NAMES
 from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
@@ -435,7 +435,7 @@ class AgentLoop:
                 n_stops += 1
             else:
                 # The next request does not wait for the disk: a power cut would lose the end of what was said, and nothing in
-                # its middle. Only what a tool does is waited with until the disk has its call (`ToolBatch`).
+                # its middle. Only a tool waits until the disk has its call (`ToolBatch`).
                 is_synced = self._conversation.files.folder.is_synced
                 context.sync_soon(_SYNCED_WITHIN_S if is_synced else 0.0)
             n += 1

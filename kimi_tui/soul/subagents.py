@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
+from kimi_tui.agent_parts import REFUSED
 from kimi_tui.app_paths import log_words
 from kimi_tui.display_names import counted, tokens
 from kimi_tui.filesystem import Storage
@@ -102,7 +103,6 @@ log = logging.getLogger(__name__)
 _LAST_WORDS_CHARS = 200
 _MOST_FILES = 1_000
 _BY_USER = "You stopped it."
-_REFUSED = "You refused what it asked for."
 _FULL = "Waiting for other sub-agents."
 _AFTER_OTHERS = "Waiting for the sub-agents that were called before it."
 _ENDED_FIRST = "It has ended. Its file changes are applied after those of the sub-agents that were called before it."
@@ -679,7 +679,7 @@ class Subagents(AgentsPart):
             try:
                 rejected = await self._turns(agent, soul)
                 if rejected:
-                    failed, why = "stopped", _REFUSED
+                    failed, why = "stopped", REFUSED
             except RunCancelled:
                 if not agent.is_stopping:
                     raise asyncio.CancelledError from None
@@ -759,7 +759,7 @@ class Subagents(AgentsPart):
         failed = {"rejected": "stopped", "interrupted": "stopped", "error": "failed"}
         why = f"{end.error} {end.advice}".strip()
         if end.reason in ("rejected", "interrupted"):
-            why = _REFUSED if end.reason == "rejected" else _BY_USER
+            why = REFUSED if end.reason == "rejected" else _BY_USER
         async with self._held(agent) as soul:
             return await self._ended(
                 agent,
@@ -1288,7 +1288,7 @@ def _outcome(now: AgentChanged, text: str) -> ToolOutcome:
         return ToolOutcome(text, said, brief=brief)
     rest = "Its last message follows." if text else "It had not answered yet."
     if now.state == "stopped":
-        how = "The user refused what it asked for." if now.why == _REFUSED else "It was stopped."
+        how = "The user refused what it asked for." if now.why == REFUSED else "It was stopped."
         how = "The user stopped it." if now.why == _BY_USER else how
         return ToolOutcome(text, f"{said} {how} {rest}", brief=brief)
     return ToolOutcome(text, f"{said} It ended early: {now.why} {rest}", is_error=True, brief=brief)

@@ -34,6 +34,7 @@ from kimi_tui.soul.messages import internal_kind
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.project_notes import brought_by, notes_in
 from kimi_tui.soul.tasks import TimeSlices
+from kimi_tui.tools.skill import Skill
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.wire.events import SUMMARIES, CheckpointKind, StatusUpdate
 
@@ -425,7 +426,7 @@ def window_parts(
     parts += [
         WindowPart("skills", estimate_fixed("", [one]), is_inside=True)
         for one in tools
-        if one.name == "Skill"
+        if one.name == Skill.name
     ]
     for name in _ORDER:
         if counts[name]:

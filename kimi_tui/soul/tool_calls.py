@@ -38,9 +38,9 @@ from kimi_tui.soul.tool_results import (
     call_key,
     rejection,
 )
-from kimi_tui.tool_cards import OWN_COMMAND, short_name
+from kimi_tui.tool_cards import AGENT_NAMES, OWN_COMMAND, short_name
 from kimi_tui.tools.added_folders import AddedFolders
-from kimi_tui.tools.agent_kind import AGENT_NAMES, AgentTask
+from kimi_tui.tools.agent_kind import AgentTask
 from kimi_tui.tools.base import (
     RESULTS_NAME,
     TO_GO_OUTSIDE,
@@ -101,7 +101,7 @@ class CallResult:
 
 
 async def _at_once() -> None:
-    """Whatever calls need is there."""
+    """Everything that calls need is there."""
 
 
 @dataclass(slots=True)

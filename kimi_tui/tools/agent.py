@@ -13,8 +13,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.tokens import text_tokens
 from kimi_tui.prompts import prompt
-from kimi_tui.tool_cards import Card
-from kimi_tui.tools.agent_kind import AGENT_NAMES, DEFAULT_KIND, SHIPPED, AgentKind, AgentTask
+from kimi_tui.tool_cards import AGENT_NAMES, Card
+from kimi_tui.tools.agent_kind import DEFAULT_KIND, SHIPPED, AgentKind, AgentTask
 from kimi_tui.tools.arguments import parsed
 from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-AGENT_NAMES = frozenset({"Agent", "Task"})
-"""The names by which a model may call the tool."""
 READING_TOOLS = ("ReadFile", "Glob", "Grep", "FetchURL", "SearchWeb", "SetTodoList")
 """The tools that change nothing, which a kind may have without being one that writes."""
 NEVER = frozenset({"Agent", "AskUserQuestion", "ExitPlanMode", "SendDMail"})
@@ -71,7 +69,7 @@ DEFAULT_KIND = "general"
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """What a sub-agent is asked to do.
+    """The task of a sub-agent.
 
     Attributes:
         title: the task in a few words.

@@ -144,7 +144,7 @@ def _check_known(target: ResolvedPath, content: Content | None, env: ToolEnv) ->
 
 
 class _Plan(NamedTuple):
-    """What is to be written: the file as it is, the edit, the bytes, and why no snapshot has the present contents (`_why_lost`)."""
+    """The facts about a write: the file as it is, the edit, the bytes, and why no snapshot has the present contents (`_why_lost`)."""
 
     content: Content | None
     edit: FileEdit

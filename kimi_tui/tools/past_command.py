@@ -55,7 +55,7 @@ _SCRATCH = f"{RUN_PREFIX}now"
 _KEPT_S = 86_400.0
 """Seconds for which a base that nothing uses stays for the next command."""
 _SET = "~"
-"""What stands in the name of the place of a set of futures, between the session and the set."""
+"""The sign between the session and the set in the name of the folder of a set of futures."""
 _MOST_FOLDERS = 1000
 NOT_RUN = 125
 """The exit code for a command that could not be run, as in `git bisect run`, where it means that nothing can be said."""

@@ -177,7 +177,7 @@ class _Ahead:
             request = request_of(command.mark, command.work_dir, (), command.environ, command.argv)
             socket.send_fds(self._orders, [b"G"], [request, output])
             if not self._said_ready(_ANSWER_S):
-                # After its end it cannot begin any more; nor if the kernel holds it up, as it is killed before it goes on.
+                # Neither an ended process can begin the command, nor one that the kernel holds up: it is killed before it goes on.
                 self._process.kill()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_END_S)
@@ -477,7 +477,7 @@ class PreparedProcess:
     def look_ahead(self) -> None:
         """Tell what was set up ahead that a command is about to come."""
         if not self.layers.acquire(blocking=False):
-            # It is being set up, and looks around for itself.
+            # A sandbox that is being set up looks around for itself.
             return
         try:
             if self._ahead is not None:

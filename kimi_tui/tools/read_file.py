@@ -121,7 +121,7 @@ async def _read(
 
 
 class _FoundFile(NamedTuple):
-    """What was found at a path.
+    """The file that was found at a path.
 
     Attributes:
         target: the place.

@@ -405,7 +405,7 @@ def _of_sandbox(
             f"{IN_THE_WAY} {', '.join(what)}. If the task needs this, call again with `sandbox` and "
             "`why`; do not work around it."
         )
-        # Only one is named, as the card shows the command beside it.
+        # The card shows the command beside it, so there is room for one name.
         more = f" and {len(what) - 1} more" if len(what) > 1 else ""
         short = what[0].replace(f" {home}/", " ~/")
         is_secret = confined.policy.real(what[0].removeprefix("reading ")) in hidden.secret

@@ -357,7 +357,7 @@ def _begin_first(
     """
     try:
         mark, work_dir, words, command, environ = _taken_over(request, output)
-        # It writes to files in its `/proc/self` until it has set everything up.
+        # This process writes to files in its `/proc/self` until it has set everything up.
         _set(_PR_SET_DUMPABLE, 1)
         held: object = None
         try:
@@ -403,7 +403,7 @@ def _begin_ahead(
 
     try:
         _, work_dir, words, _, _ = _taken_over(request, output)
-        # It writes to files in its `/proc/self` until it has set everything up.
+        # This process writes to files in its `/proc/self` until it has set everything up.
         _set(_PR_SET_DUMPABLE, 1)
         os.chdir(work_dir)
         channel = _socket.socket(fileno=orders)

@@ -22,10 +22,9 @@ from kimi_tui.projection.tokens import FreedTokens, GaugeModel
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import PaintedWidget, Painter
 from kimi_tui.tui.rows import Span, joined, sides, spans_width
 from kimi_tui.tui.screens import app_of
-from kimi_tui.tui.textual_patches.widgets import LateStyled
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
@@ -88,7 +87,7 @@ class GaugeLayout:
         return cls(_MARGIN, max(0, figures - 2 * _MARGIN), figures, room)
 
 
-class Gauge(LateStyled, Widget):
+class Gauge(PaintedWidget, Widget):
     """The row that shows how full the context window is.
 
     Args:
@@ -199,11 +198,6 @@ class Gauge(LateStyled, Widget):
         self.tooltip = Text("\n".join(lines)) if lines else None
 
     # Drawing
-
-    def notify_style_update(self) -> None:
-        """Forget the colours of the painter: called by Textual when they may have changed."""
-        super().notify_style_update()
-        self._painter.clear()
 
     def watch_shown(self) -> None:
         """Draw the next frame of the animation, if it differs from the last one."""

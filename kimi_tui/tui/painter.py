@@ -22,6 +22,7 @@ from textual.widget import Widget
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import log_fault, not_shown
 from kimi_tui.tui.rows import COLOUR, HIT_LINK, Span, style_parts
+from kimi_tui.tui.textual_patches.widgets import LateStyled
 
 FADED = "~"
 """The style flag of rows that are being undone: faded."""
@@ -37,7 +38,7 @@ LINK_LIMIT = 2_000
 class Painter:
     """Paints the rows of one widget: converts their spans to strips in the colours of the style sheet.
 
-    Styles are made when they are first asked for and kept until `clear`, which the widget's `notify_style_update` calls.
+    Styles are made when they are first asked for and kept until `clear`, which a `PaintedWidget` calls.
 
     Args:
         widget: the widget whose component classes have the colours. A style name that is none of them is painted as `ink`.
@@ -301,3 +302,14 @@ def _greyed(own: Style, grey: Style) -> Style:
 def _receding(style: Style) -> Style:
     known = style.color is not None and style.color.triplet is not None
     return faded(style) if known else style
+
+
+class PaintedWidget(LateStyled):
+    """A widget that paints its rows with a painter, as the first base of its class."""
+
+    _painter: Painter
+
+    def notify_style_update(self) -> None:
+        """Forget the colours of the painter. Textual calls this when they may have changed."""
+        super().notify_style_update()
+        self._painter.clear()

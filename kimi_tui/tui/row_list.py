@@ -20,10 +20,9 @@ from textual.widget import Widget
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import UNICODE, Glyphs, drawn, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, SeenQuestion
-from kimi_tui.tui.painter import INKS, Painter
+from kimi_tui.tui.painter import INKS, PaintedWidget, Painter
 from kimi_tui.tui.row_window import ListState
 from kimi_tui.tui.rows import BLANK, Line, Span, cells, wrap
-from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.transcript.selection import select_piece, with_selection
 
 ROW_STYLES = (
@@ -105,7 +104,7 @@ def drawn_line(line: Line, glyphs: Glyphs) -> Line:
     )
 
 
-class PaintedRows(LateStyled, Widget):
+class PaintedRows(PaintedWidget, Widget):
     """A widget that paints its visible rows. Their text can be selected with the mouse, and copied."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in ROW_STYLES}
@@ -152,11 +151,6 @@ class PaintedRows(LateStyled, Widget):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the number of rows."""
         return len(self.lines(width))
-
-    def notify_style_update(self) -> None:
-        """Forget the colours of the painter: called by Textual when they may have changed."""
-        super().notify_style_update()
-        self._painter.clear()
 
     def render_line(self, y: int) -> Strip:
         """Return one row, its characters marked with their places for a selection with the mouse."""

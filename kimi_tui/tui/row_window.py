@@ -1,7 +1,7 @@
 """Which of a number of rows are on view, and which is chosen: the one scrolling of everything that is painted row by row.
 
 A `RowWindow` shows a part of rows that are only read: a command in question, a diff, dropped messages. A `ListState` shows a
-part of entries of which one is chosen: menus, pickers, settings, sessions, the actions and files of a preview. Neither draws.
+part of entries of which one is chosen: menus, pickers, settings, sessions, the actions and files of a preview. Both leave the drawing to their users.
 """
 
 from __future__ import annotations

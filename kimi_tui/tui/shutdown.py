@@ -1,7 +1,7 @@
 """The end of the program: on signals, on pressing a key twice, and within bounded time in any case.
 
 The app itself saves sessions and stops commands; `Ending` ends the process if that takes longer than some seconds.
-What is printed at the end (how to resume) is `App.print_exit_messages`.
+`App.print_exit_messages` prints how to resume.
 """
 
 from __future__ import annotations

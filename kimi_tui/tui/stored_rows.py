@@ -23,7 +23,7 @@ _SGR = re.compile(r"\x1b\[([\d;]+)m")
 
 
 class StoredRows(Widget):
-    """Rows that stood on the screen before, in their colours. What is too much is left out at the top.
+    """Rows that stood on the screen before, in their colours. Rows for which there is no room are left out at the top.
 
     Args:
         rows: the rows, as wide as the screen.

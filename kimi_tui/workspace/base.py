@@ -31,6 +31,7 @@ from typing import NamedTuple
 from kimi_tui.app_paths import make_private
 from kimi_tui.display_names import some_of
 from kimi_tui.filesystem import (
+    SETTLED_NS,
     Storage,
     enter_folder,
     identity_of,
@@ -58,8 +59,6 @@ from kimi_tui.workspace.tracker import STORE_NAME, stored_snapshots
 _FOLDER, _OLD, _LOCK = "base", "old", "lock"
 FACTS = "base.json"
 """The name of the file that says which files a base has; it is there only while the base is whole."""
-_UNSURE_NS = 2_000_000_000
-"""Nanoseconds before a snapshot in which a file may have changed after it was read: FAT has times of two seconds."""
 _LEFT_FREE = 64 << 20
 """Bytes of the disk that stay free."""
 _PER_FILE = 4096
@@ -432,7 +431,7 @@ class Base:
         past = self.past
         renewed = set(own)
         if not self._is_looked_at and past.now is None:
-            until = int(past.last.at * 1e9) - _UNSURE_NS
+            until = int(past.last.at * 1e9) - SETTLED_NS
             renewed |= set(_changed_after(str(past.root), past.files(state), until))
         with _Walk(self.folder) as walk:
             for path in sorted(renewed, key=_by_folder):
@@ -452,7 +451,7 @@ class _WorkFolder:
     """
 
     def __init__(self, past: Past, differing: Collection[str]) -> None:
-        self._until = int(past.last.at * 1e9) - _UNSURE_NS
+        self._until = int(past.last.at * 1e9) - SETTLED_NS
         self._differing: dict[str, set[str]] = {}
         for path in differing:
             above, _, name = path.rpartition("/")

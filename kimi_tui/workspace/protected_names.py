@@ -351,7 +351,7 @@ _known: dict[str, dict[GuardedLink, None]] = {}
 
 
 class _LinkListing(NamedTuple):
-    """What `links_in` found in one folder.
+    """The links that `links_in` found in one folder.
 
     Attributes:
         stamp: the stamp of the folder (`_stamp_of`); empty if not all of it could be read.

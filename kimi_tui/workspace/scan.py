@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from kimi_tui.filesystem import is_temporary_name, open_folder
+from kimi_tui.filesystem import SETTLED_NS, is_temporary_name, open_folder
 from kimi_tui.workspace.file_table import (
     FileRow,
     FileRows,
@@ -44,9 +44,6 @@ from kimi_tui.workspace.tree_watch import AS_FOLDER, CONTENT, Told, TreeWatch, h
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-# A file written in the same clock tick as the scan can change again without changing its stamp, so a stamp younger
-# than this is not trusted. Two seconds is the coarsest clock in use (FAT).
-_TRUST_AFTER_NS = 2_000_000_000
 # No real tree is deeper, and every level needs a descriptor and a frame of the interpreter.
 _DEEPEST = 200
 _CHECKED_FILES = 4096
@@ -220,7 +217,7 @@ class ScanPass:
 
     def trusts(self, *times_ns: int) -> bool:
         """Return whether a file with these times had not changed for a while before this scan began."""
-        return max(times_ns) + _TRUST_AFTER_NS <= self.started_ns
+        return max(times_ns) + SETTLED_NS <= self.started_ns
 
 
 def stamp_of(name: str, folder: int) -> Stamp | None:
@@ -344,7 +341,7 @@ class Scanner:
             done = is_walk = False
             if told is not None and is_told:
                 done = self._look(told, top, now)
-                # A new link was told, but not of which file it is one: that file was not asked for its links until now.
+                # The watch told of a new link, but not of its file, whose links were not looked for until now.
                 is_walk = done and self._has_unknown_links(now)
                 if is_walk:
                     left_out_links = now.left_out_links
@@ -562,7 +559,7 @@ class Scanner:
                 yield from (prefix + name for name in names ^ found)
                 if names == found:
                     known.stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-                    known.trusted = max(known.stamp[:2]) + _TRUST_AFTER_NS <= started_ns
+                    known.trusted = max(known.stamp[:2]) + SETTLED_NS <= started_ns
             for name, before in known.rows.stamps():
                 stamp = stamp_of(name, handle)
                 if stamp is not None and before != stamp:
@@ -586,7 +583,7 @@ class Scanner:
             try:
                 handle = _opened(path, top)
             except OSError:
-                # Its own name in the folder above was told, or its rights were.
+                # The folder was removed or made unreadable; the watch told of that as well.
                 continue
             try:
                 if not self._names(path, told.names[path], known, handle, now):

@@ -164,7 +164,7 @@ class SnapshotLog:
         return None if index is None else self._snapshots[index]
 
     def begin(self, root: str, *, moved: bool = False) -> None:
-        """Record the folder of the snapshots: once, or again if that folder was `moved`. What there is of the log is synced.
+        """Record the folder of the snapshots: once, or again if that folder was `moved`. The present log is synced.
 
         Raises:
             OSError: the disk refused.

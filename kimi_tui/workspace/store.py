@@ -383,7 +383,7 @@ class BlobStore:
         self._is_clean = False
         self._opened: _OpenPacks | None = None
         self._lock = threading.RLock()
-        # Finished packs that are to be synced later, and whether a sync of each has failed. Who syncs them holds the second
+        # Finished packs that are to be synced later, and whether a sync of each has failed. A thread that syncs them holds the second
         # lock, so that the contents are on the disk for everyone who has held it after them.
         self._unsynced: dict[Path, bool] = {}
         self._syncing = threading.Lock()
@@ -600,7 +600,7 @@ class BlobStore:
         for path in own:
             self._add(path)
             if abs(now_ns - _written_at(path)) < _FRESH_NS:
-                # A killed process has not synced it, perhaps.
+                # A process that was killed may not have synced this pack.
                 self._unsynced[path] = False
         known = {path.name for path in own}
         for folder in self._neighbours:

@@ -154,7 +154,7 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What became of the difference of a copy.
+    """The outcome of applying the difference of a copy.
 
     Attributes:
         restored: the files that were written, by path; `deleted` are those that were deleted.

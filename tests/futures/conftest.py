@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,13 +127,28 @@ def make_files(work: Path) -> None:
     (work / ".git").mkdir()
 
 
-@pytest.fixture
-async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
-    work = tmp_path / "work"
+@asynccontextmanager
+async def scene_in(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    check: Callable[[Request], Answer],
+    window: str = "",
+) -> AsyncGenerator[Scene]:
+    """Yield an open session of one turn in a new work folder, with a server that answers by this function.
+
+    Args:
+        folder: a folder for all files.
+        monkeypatch: sets the environment.
+        check: gives the answer to each request.
+        window: the tokens of the model's window, as a text; empty for the usual ones.
+    """
+    work = folder / "work"
     make_files(work)
     monkeypatch.setenv("TEST_WORK", str(work))
-    async with ChatServer(check=answer) as server:
-        set_environment(monkeypatch, tmp_path, server.base_url)
+    async with ChatServer(check=check) as server:
+        set_environment(monkeypatch, folder, server.base_url)
+        if window:
+            monkeypatch.setenv("KIMI_MODEL_MAX_CONTEXT_SIZE", window)
         launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
         opened = await open_session(launch)
         if opened.soul.mode != "sandboxed":
@@ -141,5 +157,11 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
         await opened.soul.run("Say hello.")
         await opened.soul.files_ready()
         futures = Futures(opened.soul, launch)
-        yield Scene(work, tmp_path / "home", server, launch, opened.soul, futures)
+        yield Scene(work, folder / "home", server, launch, opened.soul, futures)
         await opened.soul.aclose()
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
+    async with scene_in(tmp_path, monkeypatch, answer) as one:
+        yield one

@@ -15,17 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import ChatServer
 
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import FuturesPlan, Variant
-from kimi_tui.launch import Launch, Options, launch_of
+from kimi_tui.launch import Launch
 from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tools.past_command import sweep
 
-from .conftest import answer, contents, make_files, set_environment
+from .conftest import answer, contents, scene_in
 
+NEEDS_PROC = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="The processes of a future are found in /proc."
+)
+pytestmark = NEEDS_PROC
 PROGRAM = """
 import asyncio, json, sys
 from kimi_tui.futures.running import Futures
@@ -66,19 +69,9 @@ async def stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[Path, Launch]]:
     """A stored session of one turn that no program has open."""
-    work = tmp_path / "work"
-    make_files(work)
-    async with ChatServer(check=answer) as server:
-        set_environment(monkeypatch, tmp_path, server.base_url)
-        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
-        opened = await open_session(launch)
-        if opened.soul.mode != "sandboxed" or not sys.platform.startswith("linux"):
-            await opened.soul.aclose()
-            pytest.skip(f"These tests need a complete sandbox and /proc. {opened.no_sandbox}")
-        await opened.soul.run("Say hello.")
-        await opened.soul.files_ready()
-        await opened.soul.aclose()
-        yield work, launch
+    async with scene_in(tmp_path, monkeypatch, answer) as one:
+        await one.soul.aclose()
+        yield one.work, one.launch
 
 
 def processes_of(work: Path) -> list[int]:

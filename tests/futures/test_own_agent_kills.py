@@ -19,15 +19,21 @@ from support.chat_server import ChatServer
 from kimi_tui.futures import own_agents
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import FuturesPlan, Variant
-from kimi_tui.launch import Launch, Options, launch_of
+from kimi_tui.launch import Launch
 from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
 
-from .conftest import Scene, contents, make_files, set_environment
-from .test_kills import nothing_half_made, nothing_lies_about, nothing_runs, processes_of
+from .conftest import Scene, contents, scene_in
+from .test_kills import (
+    NEEDS_PROC,
+    nothing_half_made,
+    nothing_lies_about,
+    nothing_runs,
+    processes_of,
+)
 from .test_own_agents import act, cards, cards_of_line, said_by
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(300), NEEDS_PROC]
 
 PROGRAM = """
 import asyncio, json, os, signal, sys
@@ -113,19 +119,9 @@ async def stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[Path, Launch, ChatServer]]:
     """A stored session of one turn that no program has open."""
-    work = tmp_path / "work"
-    make_files(work)
-    async with ChatServer(check=act) as server:
-        set_environment(monkeypatch, tmp_path, server.base_url)
-        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
-        opened = await open_session(launch)
-        if opened.soul.mode != "sandboxed" or not sys.platform.startswith("linux"):
-            await opened.soul.aclose()
-            pytest.skip(f"These tests need a complete sandbox and /proc. {opened.no_sandbox}")
-        await opened.soul.run("Say hello.")
-        await opened.soul.files_ready()
-        await opened.soul.aclose()
-        yield work, launch, server
+    async with scene_in(tmp_path, monkeypatch, act) as one:
+        await one.soul.aclose()
+        yield one.work, one.launch, one.server
 
 
 def started(work: Path, patch: str) -> subprocess.Popen[str]:

@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import Answer, ChatServer, Request, call, calls, say, strict
+from support.chat_server import Answer, Request, call, calls, say, strict
 from support.soul import next_event
 
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import FuturesPlan, Variant
-from kimi_tui.launch import Options, launch_of
 from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.projection.subagents import with_agents
-from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 
-from .conftest import Scene, contents, make_files, set_environment
+from .conftest import Scene, contents, scene_in
 from .test_running import until
 
 SUMMARY = "Begin with what was done."
@@ -77,22 +75,8 @@ def act(request: Request) -> Answer:
 async def scene(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Scene]:
-    work = tmp_path / "work"
-    make_files(work)
-    async with ChatServer(check=act) as server:
-        set_environment(monkeypatch, tmp_path, server.base_url)
-        if window := getattr(request, "param", ""):
-            monkeypatch.setenv("KIMI_MODEL_MAX_CONTEXT_SIZE", window)
-        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
-        opened = await open_session(launch)
-        if opened.soul.mode != "sandboxed":
-            await opened.soul.aclose()
-            pytest.skip(f"These tests need a complete sandbox. {opened.no_sandbox}")
-        await opened.soul.run("Say hello.")
-        await opened.soul.files_ready()
-        futures = Futures(opened.soul, launch)
-        yield Scene(work, tmp_path / "home", server, launch, opened.soul, futures)
-        await opened.soul.aclose()
+    async with scene_in(tmp_path, monkeypatch, act, getattr(request, "param", "")) as one:
+        yield one
 
 
 def plan(*messages: str) -> FuturesPlan:

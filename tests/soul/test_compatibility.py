@@ -35,6 +35,8 @@ from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import EventRecord
 
 ROOT = Path(__file__).parents[2]
+KIMI_CLI = "KIMI_TUI_TESTS_KIMI_CLI"
+"""The environment variable that names a Python with kimi-cli, which needs 3.12 or newer."""
 OLDER = "6092174c"
 """The commit of the older version."""
 SHAPES: dict[str, Any] = json.loads((ROOT / "tests/wire/records_of_6092174c.json").read_text())
@@ -158,22 +160,46 @@ def test_kimi_cli_replays_the_events_that_it_knows_and_finds_the_title(
     assert kimi_cli.title(tmp_path) == "Write it, as @shot.png shows."
 
 
+READS = """
+import asyncio, json, sys
+from pathlib import Path
+from kimi_cli.soul.context import Context
+from kimi_cli.wire.file import WireFile
+
+async def main():
+    folder = Path(sys.argv[1])
+    lines = {}
+    for path in folder.glob("context*.jsonl"):
+        context = Context(path)
+        await context.restore()
+        lines[path.name] = [m.model_dump(exclude_none=True) for m in context.history]
+    kinds = []
+    async for record in WireFile(folder / "wire.jsonl").iter_records():
+        kinds.append(type(record.to_wire_message()).__name__)
+    print(json.dumps([lines, kinds]))
+
+asyncio.run(main())
+"""
+
+
 @pytest.mark.exhaustive
-def test_kimi_cli_itself_restores_the_messages(stored: Stored) -> None:
-    if find_spec("kimi_cli") is None:
-        pytest.skip("kimi-cli is not installed beside this program")
-    program = (
-        "import asyncio, json, sys\nfrom pathlib import Path\nfrom kimi_cli.soul.context import Context\n"
-        "context = Context(Path(sys.argv[1]))\nasyncio.run(context.restore())\n"
-        "print(json.dumps([m.model_dump(exclude_none=True) for m in context.history]))"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", program, str(stored.folder / "context.jsonl")],
-        capture_output=True,
-        check=True,
-    )
-    theirs = [kimi_cli.KimiMessage.model_validate(one) for one in json.loads(told.stdout)]
-    assert [_plain(one) for one in theirs] == [_plain(one) for one in stored.messages]
+def test_kimi_cli_itself_reads_every_line_and_each_event_that_it_knows(stored: Stored) -> None:
+    python = os.environ.get(KIMI_CLI) or sys.executable
+    if KIMI_CLI not in os.environ and find_spec("kimi_cli") is None:
+        pytest.skip(f"kimi-cli is not installed; {KIMI_CLI} may name a Python that has it")
+    command = [python, "-c", READS, str(stored.folder)]
+    told = subprocess.run(command, capture_output=True, check=True)
+    lines, kinds = json.loads(told.stdout)
+    session = SessionStore(stored.data).find(stored.folder.name)
+    known = {f"context_{line.n}.jsonl": line.n for line in session.world_lines.list()}
+    assert lines.keys() == {"context.jsonl", *known}
+    for name, messages in lines.items():
+        theirs = [_plain(kimi_cli.KimiMessage.model_validate(one)) for one in messages]
+        n = known.get(name)
+        ours = stored.messages if n is None else session.world_line(n).messages
+        assert theirs == [_plain(one) for one in ours]
+    # It refuses none of the records that our model of it reads.
+    assert len(kinds) == len(list(kimi_cli.events(stored.folder / "wire.jsonl")))
 
 
 # -- the older version ---------------------------------------------------------------------------------------------

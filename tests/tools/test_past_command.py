@@ -185,7 +185,7 @@ def test_files_are_copied_from_the_work_folder_only_if_they_are_the_same(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A stamp counts only if the file was left alone for a while before.
-    monkeypatch.setattr("kimi_tui.workspace.scan._TRUST_AFTER_NS", 0)
+    monkeypatch.setattr("kimi_tui.workspace.scan.SETTLED_NS", 0)
     for name in ("same", "edited", "replaced", "gone", "step"):
         (held.work / name).write_text(f"{name} as it was")
     time.sleep(0.02)

@@ -179,7 +179,7 @@ def test_an_opened_session_reads_only_what_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # All files count as old enough.
-    monkeypatch.setattr(scan, "_TRUST_AFTER_NS", -(10**12))
+    monkeypatch.setattr(scan, "SETTLED_NS", -(10**12))
     place = Place(tmp_path)
     place.other(("a", "1"), ("d/b", "2"), ("c", "3"))
     uid = place.begin()
@@ -294,7 +294,7 @@ def test_a_file_of_equal_size_and_time_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that sets the time back, such as `touch -r`, cannot set that of the change of status."""
-    monkeypatch.setattr(scan, "_TRUST_AFTER_NS", -(10**12))
+    monkeypatch.setattr(scan, "SETTLED_NS", -(10**12))
     place = Place(tmp_path)
     place.other(("a", "one"), ("b", "two"))
     place.begin()
@@ -312,7 +312,7 @@ def test_a_file_of_equal_size_and_time_is_read_again(
 def test_stamps_of_another_folder_and_of_lost_contents_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_TRUST_AFTER_NS", -(10**12))
+    monkeypatch.setattr(scan, "SETTLED_NS", -(10**12))
     place = Place(tmp_path)
     place.other(("a", "one"), ("b", "two"))
     uid = place.begin()
@@ -340,7 +340,7 @@ def test_stamps_of_another_folder_and_of_lost_contents_do_not_count(
 def test_a_file_that_is_mapped_has_no_stored_stamp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_TRUST_AFTER_NS", -(10**12))
+    monkeypatch.setattr(scan, "SETTLED_NS", -(10**12))
     place = Place(tmp_path)
     place.other(("a", "one"), ("b", "two"))
     held = HeldFiles(mapped={"a"}, opened=set())
@@ -356,7 +356,7 @@ def test_a_file_that_is_mapped_has_no_stored_stamp(
 def test_a_file_that_did_not_fit_is_named_and_kept_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_TRUST_AFTER_NS", -(10**12))
+    monkeypatch.setattr(scan, "SETTLED_NS", -(10**12))
     place = Place(tmp_path, Limits(max_store_bytes=2000))
     place.other(("a", "one"), ("big", os.urandom(3000).hex()))
     uid = place.begin()

@@ -325,7 +325,7 @@ def confine(words: list[str], stay: "Callable[[int, bool], None]") -> None:
 
 
 class Held:
-    """What a process needs to confine itself like a command.
+    """The values that a process needs to confine itself like a command.
 
     Attributes:
         rules: the descriptor of a Landlock ruleset.

@@ -628,6 +628,15 @@ class WatchedFiles:
         )
 
 
+class _GuardedName(NamedTuple):
+    """A name in a folder that is secret, or of a file or folder that runs later."""
+
+    name: str
+    is_secret: bool
+    runs_later: bool
+    is_folder: bool
+
+
 class _Listing(NamedTuple):
     """The facts about one folder that the policy needs.
 
@@ -635,7 +644,7 @@ class _Listing(NamedTuple):
         stamp: the stamp of the folder; None if it was not read completely, or changed so recently that an equal stamp proves nothing.
         n_entries: the number of entries read.
         folders: the folders to search: path, folded names of the path (`_listing`), and whether everything in it runs later.
-        guarded: names that are secret or run later: whether the name is secret, whether it runs later, whether it is a folder.
+        guarded: the names that are secret or run later.
         gits: the names of its repository, in each spelling.
         is_bare: whether it is a repository without a working tree.
         sockets: names that are neither a file, a folder nor a link.
@@ -648,7 +657,7 @@ class _Listing(NamedTuple):
     stamp: _Stamp | None
     n_entries: int
     folders: list[tuple[str, tuple[str, ...], bool]]
-    guarded: list[tuple[str, bool, bool, bool]]
+    guarded: list[_GuardedName]
     gits: list[str]
     is_bare: bool
     sockets: list[str]
@@ -987,7 +996,7 @@ def _listing(
     is_package = bool(above) and above[-1] in PASSED_OVER
     is_deepest = is_package or len(above) >= _DEEPEST
     folders: list[tuple[str, tuple[str, ...], bool]] = []
-    guarded: list[tuple[str, bool, bool, bool]] = []
+    guarded: list[_GuardedName] = []
     gits: list[str] = []
     sockets: list[str] = []
     named: list[str] = []
@@ -1017,7 +1026,7 @@ def _listing(
             runs_later = is_later or later.covers(seen, is_folder=is_folder)
             runs_later = runs_later and not is_package
             if is_secret or (runs_later and (is_top or not is_folder)):
-                guarded.append((name, is_secret, runs_later, is_folder))
+                guarded.append(_GuardedName(name, is_secret, runs_later, is_folder))
             elif not is_folder and not is_package and started.covers(seen, is_folder=False):
                 named.append(name)
             if is_folder and not is_secret and not is_deepest and name != "__pycache__":
@@ -1528,7 +1537,7 @@ def _program_places(roots: Sequence[str], work: str) -> set[str]:
     for place in {*_code_places(), *_linked_places(roots)}:
         links, end = links_to(place)
         if not os.path.lexists(end):
-            # A command could create it.
+            # A command could create the missing target.
             end = os.path.dirname(end)
         if not _under(work, (end,)):
             found |= {one for one in (*links, end) if _under(one, roots)}

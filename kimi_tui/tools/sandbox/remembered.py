@@ -5,7 +5,7 @@ takes hundreds of system calls. Such a result depends on names that it looked up
 which are noted (`filesystem.note_path`). A name appears, vanishes or becomes something else only with a new change time of its
 folder, which no command can set. So a result holds while inode and times of those folders and files are the same. A folder that
 changed so recently that an equal time proves nothing (`/tmp` always has) cannot tell of its names: those that exist are looked
-at themselves, and with one that is missing there the result is not kept. What no time shows, such as a new mount, is seen after
+at themselves, and with one that is missing there the result is not kept. A change that no time shows, such as a new mount, is seen after
 `_MOST_AGE_S` at the latest; a command that started before it would run with the same result.
 """
 

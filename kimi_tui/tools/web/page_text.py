@@ -236,7 +236,7 @@ def _flattened(root: Element) -> tuple[int, int]:
             deep.append(element)
         stack += [(child, depth + 1) for child in element]
     if deepest <= _PARSED_DEPTH:
-        # From the innermost on, so that each moves a bounded number of children.
+        # The innermost come first, so that each moves a bounded number of children.
         for element in reversed(deep):
             element.drop_tag()
     return deepest, n_elements

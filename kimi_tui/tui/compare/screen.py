@@ -33,14 +33,13 @@ from kimi_tui.tui.gauge import Gauge
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
 from kimi_tui.tui.notices import NoticeDetails, NoticingPane
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import PaintedWidget, Painter
 from kimi_tui.tui.pictures import LoadImage, Thumbnails, draws_cells
 from kimi_tui.tui.row_list import Look, PaintedRows, RowList, RowModel
 from kimi_tui.tui.row_window import ListState, RowWindow
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span, fitted, sides, spans_width
 from kimi_tui.tui.screens import AnswersOnce, app_of, sheets
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.transcript.selection import select_piece, selected_text, with_selection
 from kimi_tui.tui.transcript.transcript import LOW_ROWS, LOWEST_ROWS
 from kimi_tui.tui.world_line_view import left_when
@@ -82,7 +81,7 @@ def _chosen(spans: Sequence[Span], edge: Span, ground: str) -> list[Span]:
     return [one._replace(style=f"{one.style.partition('@')[0]}@{ground}") for one in spans]
 
 
-class CompareSides(LateStyled, ScrollView, can_focus=False):
+class CompareSides(PaintedWidget, ScrollView, can_focus=False):
     """The blocks of world lines in columns, from the fork on. Without room for all columns, those around the current side are shown.
 
     Args:
@@ -259,11 +258,6 @@ class CompareSides(LateStyled, ScrollView, can_focus=False):
         self.refresh()
 
     # --- drawing
-
-    def notify_style_update(self) -> None:
-        """Forget the colours of the painter. Textual calls this when they may have changed."""
-        super().notify_style_update()
-        self._painter.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the visible rows of a region, with the app's filters applied."""

@@ -294,7 +294,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._scroll = VerticalScroll(id="futures-form", can_focus=False)
         self._images = None if reads is None else reads(self._exchange, self._tell)
         self._computed: object = None
-        """What the cost on the screen was computed for; None while there is none."""
+        """The plan for which the cost on the screen was computed; None while there is none."""
 
     def compose(self) -> ComposeResult:
         """Return the fields above the cost, the status and the keys."""

@@ -32,7 +32,7 @@ _MOST_NAMED = 6
 
 @dataclass(slots=True)
 class FuturesForm:
-    """What the user has chosen and written.
+    """The choices and texts of the user.
 
     Attributes:
         target: the checkpoint before which the futures begin.

@@ -45,7 +45,7 @@ PageAction = Literal["current", "send", "file", "read", "prune", "new"]
 
 
 class FuturesShown(NamedTuple):
-    """What the page shows.
+    """The contents of the page.
 
     Attributes:
         group: the futures.

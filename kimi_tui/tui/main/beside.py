@@ -7,13 +7,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
+    from kimi_tui.projection.session_state import SessionState
     from kimi_tui.tui.beside_view import BesideView
+    from kimi_tui.tui.rows import Span
 
 
 class BesideViewer:
@@ -129,10 +132,23 @@ class BesideViewer:
             bench.return_to_prompt()
         return True
 
+    def news_of(self, here: SessionState, *, asks: bool) -> list[Span]:
+        """Return what the current conversation does, for the banner of the agent on view.
+
+        Args:
+            here: its state.
+            asks: whether a request of its own waits for an answer.
+        """
+        from kimi_tui.projection.world_lines import LiveLineActivity
+        from kimi_tui.tui.world_line_view import news_spans
+
+        done = LiveLineActivity(steps=here.step if here.running else 0)
+        return news_spans(done, glyphs_of(self._bench.screen), running=here.running, asks=asks)
+
     def write(self, text: str) -> None:
         """Begin a message to the agent on view with text that was typed over it."""
         if self.view is not None and self._write is not None:
-            # At once, so that the next letters wait for the field.
+            # The field opens at once, so that the next letters wait for it.
             self._write(self.view.key, text)
 
     def stop_feed(self) -> None:

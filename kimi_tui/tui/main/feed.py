@@ -1,7 +1,7 @@
 """`Feed`: the events of a session in batches, as they are drawn: at most thirty times a second, so that no key waits for long.
 
 Events within a few milliseconds of the first one after a pause are one batch, as the beginnings of a turn and of its first
-step are. What says nothing but that steps go on is drawn eight times a second: they may follow one another faster than anybody
+step are. Events that say only that steps go on are drawn eight times a second: they may follow one another faster than anybody
 reads them, and drawing each would take longer than they do. Status figures alone wait for the next event. The end of a turn
 is drawn at once, with everything before it.
 """
@@ -100,7 +100,7 @@ class Feed:
     def _wake(self, event: Event) -> None:
         from kimi_tui.wire.queue import urgency
 
-        # By urgency: the least seconds from now, and from the last batch.
+        # The pairs are ordered by urgency: the least seconds from now, and from the last batch.
         gathered_s, frame_s = (
             (FIGURES_S, STEPS_S),
             (GATHERED_STEPS_S, STEPS_S),

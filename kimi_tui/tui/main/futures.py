@@ -1,6 +1,6 @@
 """The futures of the session on the main screen: the running set, one of them in place of the chat, and what they ask.
 
-The engine of futures is loaded when it is first needed. What the futures do comes as events on the session's wire; the events
+The engine of futures is loaded when it is first needed. The states of the futures come as events on the session's wire; the events
 of one future are read only while it is on view, or for the page that sets all side by side.
 """
 
@@ -12,7 +12,6 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.feed import Feed
@@ -186,17 +185,8 @@ class FuturesController:
         view = self.view
         if view is None or (state := self.state(view.key)) is None:
             return
-        from kimi_tui.projection.world_lines import LiveLineActivity
-        from kimi_tui.tui.world_line_view import news_spans
-
         here = self._conversation.state
-        said = news_spans(
-            LiveLineActivity(steps=here.step if here.running else 0),
-            glyphs_of(self._bench.screen),
-            running=here.running,
-            asks=bool(here.approvals),
-        )
-        view.banner.tell(state, said)
+        view.banner.tell(state, self._beside.news_of(here, asks=bool(here.approvals)))
 
     # --- what futures ask, in one queue with the current conversation
 

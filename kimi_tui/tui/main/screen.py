@@ -376,7 +376,7 @@ class MainScreen(Screen[None]):
         self.bench.update_first_hints(self.conversation.mode)
         self.transcript.work_dir = str(opened.folder)
         if self.conversation.soul is not None:
-            # From now on it looks different.
+            # The stored frame is out of date as soon as the session is open.
             self.bench.start(asyncio.to_thread(forget_frame, self.conversation.soul.session.dir))
         self.completion.files.begin(
             opened.folder, soul.search_sandbox if soul is not None else None

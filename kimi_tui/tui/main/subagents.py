@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kimi_tui.display_names import counted
-from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.feed import Feed
@@ -143,17 +142,10 @@ class SubagentsController:
         view = self.view
         if view is None or (state := self.state(view.key)) is None:
             return
-        from kimi_tui.projection.world_lines import LiveLineActivity
-        from kimi_tui.tui.world_line_view import news_spans
-
         here = self._conversation.state
-        said = news_spans(
-            LiveLineActivity(steps=here.step if here.running else 0),
-            glyphs_of(self._bench.screen),
-            running=here.running,
-            asks=any(not one.agent for one in here.approvals),
+        view.banner.tell(
+            state, self._beside.news_of(here, asks=any(not one.agent for one in here.approvals))
         )
-        view.banner.tell(state, said)
 
     def show_prospect(self, prospect: Prospect | None) -> bool:
         """Show in grey what a rewind of the sub-agent on view would drop; return False if none is on view."""

@@ -101,7 +101,7 @@ class PromptBar(PaintedRows):
     """The number of the world line that is being read, during which nothing can be typed; 0 for none, -1 for no world line."""
 
     reading_words: reactive[str] = reactive("")
-    """What is being read, if that is no world line: `Reading future 2`."""
+    """The words for what is on view, if that is no world line: `Reading future 2`."""
     line_name: reactive[str] = reactive("")
     """The name of that line; empty for none."""
     hint: reactive[str] = reactive("")

@@ -20,9 +20,8 @@ from kimi_tui.projection.replay import Marker, PlaybackClock, Recording
 from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import blank_strips
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.painter import Painter
+from kimi_tui.tui.painter import PaintedWidget, Painter
 from kimi_tui.tui.rows import Span, joined, spans_width
-from kimi_tui.tui.textual_patches.widgets import LateStyled
 
 _RANK = {"turn": 0, "rewind": 1, "compaction": 2, "dmail": 3}
 _MARKER_STYLES = {"turn": "user", "rewind": "lost", "compaction": "compaction", "dmail": "dmail"}
@@ -172,7 +171,7 @@ def _time_of_day(seconds: float) -> str:
         return ""
 
 
-class Scrubber(LateStyled, Widget, can_focus=True):
+class Scrubber(PaintedWidget, Widget, can_focus=True):
     """The scrubber widget: the time line with its markers and the playhead, the time above it, the state below it.
 
     In a low screen the row over the line is left out.
@@ -292,11 +291,6 @@ class Scrubber(LateStyled, Widget, can_focus=True):
         self._seek(0 if column <= 0 else position)
 
     # Drawing
-
-    def notify_style_update(self) -> None:
-        """Forget the colours of the painter: called by Textual when they may have changed."""
-        super().notify_style_update()
-        self._painter.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the rows within their padding."""

@@ -100,7 +100,7 @@ class RowSurroundings:
     age: str = ""
     """The time since the world line was left, in words."""
     result: str = ""
-    """What became of the future that the world line was; empty if it was none."""
+    """The last state of the future that the world line was; empty if it was none."""
     currency: str = "$"
     """The currency of the cost of a future."""
 

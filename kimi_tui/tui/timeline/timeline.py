@@ -27,12 +27,11 @@ from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
 from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key, Trial
 from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.painter import INKS, Painter
+from kimi_tui.tui.painter import INKS, PaintedWidget, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import in_slices, run_until
 from kimi_tui.tui.textual_patches.compositor import runs
-from kimi_tui.tui.textual_patches.widgets import LateStyled
 from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ FilterState = Literal["", "begun", "typed", "missed", "kept"]
 RowAction = Literal["bookmark", "pin", "read", "summary"]
 
 
-class Timeline(LateStyled, ScrollView, can_focus=True):
+class Timeline(PaintedWidget, ScrollView, can_focus=True):
     """The list of checkpoints, with the token curve above and the details of the selected row below.
 
     `show_model` shows another session; `changed` draws the model's state after it has applied events.
@@ -447,7 +446,6 @@ class Timeline(LateStyled, ScrollView, can_focus=True):
         """Forget the colours of the painter: called by Textual when they may have changed."""
         super().notify_style_update()
         self._ready = None
-        self._painter.clear()
         self._view.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:

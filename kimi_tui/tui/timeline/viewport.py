@@ -268,7 +268,7 @@ class TimelineViewport:
 
     @property
     def sizes(self) -> tuple[object, ...]:
-        """What the widget sets before each painting: sizes, position and state of its own."""
+        """The values that the widget sets before each painting: sizes, position and its own state."""
         return (
             self.width,
             self.full_width,

@@ -1,6 +1,6 @@
 """The text that is copied for a selection: the source of its blocks and rows, with tabs, line ends and emoji as written.
 
-A block that is selected whole yields its source. Of others the selected characters are looked up in it, row by row; rows
+A block that is selected whole yields its source. For any other block the selected characters are looked up in the source, row by row; rows
 without a source (the title of a card) are copied as shown.
 """
 

@@ -29,7 +29,7 @@ from kimi_tui.tui.faults import Callbacks, report_of, reported
 from kimi_tui.tui.formatting import grouped
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.key_names import key_of, keys_of
-from kimi_tui.tui.painter import INKS, Painter
+from kimi_tui.tui.painter import INKS, PaintedWidget, Painter
 from kimi_tui.tui.rows import (
     BLANK,
     HIT_AGENT,
@@ -49,7 +49,7 @@ from kimi_tui.tui.rows import (
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import drained, in_slices
-from kimi_tui.tui.textual_patches.widgets import LateStyled, set_content_size
+from kimi_tui.tui.textual_patches.widgets import set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
 from kimi_tui.tui.transcript.text_position import TextPosition
@@ -134,7 +134,7 @@ class MousePress:
     dragged: bool = False
 
 
-class Transcript(LateStyled, ScrollView, can_focus=True):
+class Transcript(PaintedWidget, ScrollView, can_focus=True):
     """The widget of the conversation, which follows its end until the user scrolls up.
 
     Args:
@@ -1094,7 +1094,6 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Forget the colours of the painter. Textual calls this when they may have changed."""
         super().notify_style_update()
-        self._painter.clear()
         # Width changes come often, so thousands of blocks are visited only once, when they are painted.
         self._painted_width = -1
 
@@ -1281,13 +1280,13 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
     def _open_agent(self, block: Block | None) -> bool:
         """Post that the sub-agent of a card is to be opened; return False if the block is no such card."""
         from kimi_tui.projection.blocks import ToolBlock
-        from kimi_tui.projection.subagents import AGENT_TOOLS
+        from kimi_tui.tool_cards import AGENT_NAMES
 
         if not isinstance(block, ToolBlock):
             return False
         agent = block.agent
         # A second Enter on a card whose sub-agent waits for its turn must not preview a rewind of what goes on.
-        is_waiting = block.tool in AGENT_TOOLS and not block.over
+        is_waiting = block.tool in AGENT_NAMES and not block.over
         if agent is not None or is_waiting:
             self.post_message(self.AgentOpened(agent.name if agent is not None else ""))
         return agent is not None or is_waiting

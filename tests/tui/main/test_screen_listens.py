@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from soul.test_listeners import Travels, differ, facts_of
 from support.chat_server import ChatServer, say
-from support.screens import desk
+from support.screens import Desk, desk
 
 from kimi_tui.projection.session_model import SessionModel
+from kimi_tui.soul import opening
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.frame import Header
 from kimi_tui.wire import events as ev
@@ -74,3 +76,50 @@ async def test_an_agent_beside_the_sessions_own_changes_nothing_on_its_screen(ho
         await soul.rename("Named afterwards")
         assert "words of the other" not in await one.sees("Named afterwards")
         assert one.screen.prompt.area.text == ""
+
+
+class Watched(Travels):
+    """A session that is driven at random beside a screen, which attends to it."""
+
+    desk: Desk
+
+    async def attend(self) -> None:
+        pass
+
+    async def reopened(self, what: str) -> None:
+        pass
+
+    async def look(self, what: str) -> None:
+        """Compare what the listeners know, and what the screen knows once it has heard as much."""
+        await super().look(what)
+        await self.desk.until(lambda: not self._is_behind)
+        shown = self.desk.screen.bench.views.session
+        differ(facts_of(shown), facts_of(self.first.model), f"on the screen after {what}")
+        assert self.desk.screen.conversation.state == shown.state
+
+    @property
+    def _is_behind(self) -> bool:
+        self.first.follow()
+        shown = self.desk.screen.bench.views.session
+        return facts_of(shown) != facts_of(self.first.model)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+async def test_the_screen_knows_the_same_after_each_of_many_operations(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    travels = Watched(home, 31, attended=True)
+    await travels.open()
+
+    async def opened(*_: object) -> opening.Opened:
+        told = list(travels.soul.opened_with)
+        return opening.Opened(travels.soul, told, (), travels.model, home, "")
+
+    monkeypatch.setattr(opening, "open_session", opened)
+    async with desk(home, "http://127.0.0.1:9/v1") as one:
+        travels.desk = one
+        await one.ready()
+        await travels.go(1_000)
+        print(dict(travels.counts), travels.n_joined)
+        await travels.end()

@@ -43,7 +43,7 @@ INSTEAD = {
     "window": "/model lists the models of the agent.",
     "add-dir": "Name the folder in a message, or give it to the agent's program after --.",
 }
-"""What to do in place of a command that an external agent cannot carry out, by its name."""
+"""The advice in place of each command that an external agent cannot carry out, by its name."""
 
 
 def lacking(main: MainParts, name: str, needs: PartName) -> tuple[str, str]:

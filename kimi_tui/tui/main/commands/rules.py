@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.agent_parts import MODE_TITLES
+from kimi_tui.display_names import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -426,5 +427,5 @@ async def _allow_skills(
         return
     await asyncio.to_thread(skills.allow, new)
     await soul.reload_skills()
-    count = "1 skill" if len(new) == 1 else f"{len(new)} skills"
+    count = counted(len(new), "skill")
     main.bench.tell(f"The agent may use {count} of this folder.")
