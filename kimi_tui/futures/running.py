@@ -481,6 +481,7 @@ class Futures:
             images=[asdict(one) for one in planned.images],
             known=self._planner.known(planned.choice),
             first_agent=future.first_agent,
+            stands_for=str(self._session.dir),
         )
         process = FutureProcess(
             future.state.key, server, partial(self._heard, future), words, view.folder

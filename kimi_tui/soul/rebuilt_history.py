@@ -65,7 +65,6 @@ from kimi_tui.wire.events import (
     SWITCHES,
     CheckpointCreated,
     CheckpointKind,
-    ContextReverted,
     Event,
     EventRecord,
     LineChanged,
