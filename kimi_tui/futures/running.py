@@ -45,9 +45,9 @@ from kimi_tui.futures.world_line import (
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import prune
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
+from kimi_tui.soul.pruning import agents_of_lines, prune_lines
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
 from kimi_tui.tools.sandbox.view import PastView
 from kimi_tui.wire import events as ev
@@ -640,7 +640,7 @@ class Futures:
         try:
             await self._compared(future)
             self._publish(future, future.state)
-            if not await asyncio.to_thread(has_step, fork.dir, future.n_before):
+            if not await asyncio.to_thread(has_step, fork.dir, future.n_before, future.first_line):
                 await asyncio.to_thread(remove_tree, fork.dir)
                 return
             # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
@@ -823,11 +823,8 @@ class Futures:
             for n in await asyncio.to_thread(of_future, self._session, one.key)
         ]
 
-        async def pruned() -> int:
-            return await asyncio.to_thread(prune, self._session, lines)
-
         if lines:
-            await self._soul.when_idle(pruned)
+            await self._soul.when_idle(partial(self._pruned, lines))
         for one in chosen:
             if one.is_over:
                 self._known.pop(one.key, None)
@@ -837,6 +834,12 @@ class Futures:
                 self._wake(one.key)
                 if future is not None:
                     future.state = gone
+
+    async def _pruned(self, lines: Sequence[int]) -> None:
+        agents, session = self._soul.agents, self._session
+        if agents is not None:
+            await agents.forget(await asyncio.to_thread(agents_of_lines, session, lines))
+        await asyncio.to_thread(prune_lines, session, lines)
 
     async def aclose(self) -> None:
         """Stop what runs, and make it world lines; the engine calls it before it closes the session."""

@@ -137,8 +137,13 @@ def next_line(folder: Path) -> int:
     return next_number(folder, journal)
 
 
-def has_step(folder: Path, n_before: int) -> bool:
-    """Return whether the session of a future has an answer of a model after its first checkpoints."""
+def has_step(folder: Path, n_before: int, first_line: int) -> bool:
+    """Return whether the session of a future has an answer of a model after its first `n_before` checkpoints.
+
+    A D-Mail of the future may have gone back to one of these; the line that it left, from number `first_line` on, has the answer.
+    """
+    if first_line and any(n >= first_line for n in stored_world_lines(folder)):
+        return True
     with contextlib.suppress(OSError):
         index = scan_world_line(Storage(), folder, 0)
         points = index.checkpoints

@@ -664,7 +664,9 @@ class McpServers:
             ) from error
         finally:
             one.callers.remove(env)
-        return await results.outcome_of(answer, facts.server, env, env.results or self._host.results)
+        return await results.outcome_of(
+            answer, facts.server, env, env.results or self._host.results
+        )
 
     async def _connected(self, one: _Server) -> Connection:
         """Return the connection of a server.
