@@ -16,7 +16,6 @@ from kimi_tui.futures.world_line import FutureNote, write_note
 from kimi_tui.session.session import AGENTS_NAME
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul.opening import open_session
-from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.stored_agents import remove_agents
 from kimi_tui.tools.past_command import place_of
 from kimi_tui.wire.events import AgentChanged, FutureChanged
