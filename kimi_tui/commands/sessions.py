@@ -8,6 +8,7 @@ them needs the engine.
 from __future__ import annotations
 
 import asyncio
+import os
 from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -34,7 +35,7 @@ from kimi_tui.session.metadata import read_state
 from kimi_tui.session.moved_folder import former_folders
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import TRASH_DAYS, SessionStore, disk_use, opened, prune
+from kimi_tui.session.store import TRASH_DAYS, SessionStore, disk_use, opened
 from kimi_tui.tui.formatting import age, cut, line_words, size_words, tokens
 
 # --- the session of a command
@@ -278,7 +279,10 @@ def _delete(store: SessionStore, options: Namespace) -> int:
     if not options.yes and not confirmed(question):
         return FAILED
     if options.for_good:
+        from kimi_tui.futures.leftovers import remove_left_to
+
         store.delete(session)
+        remove_left_to(session.dir, os.environ)
         say(f"Deleted session {session.id} permanently.")
     else:
         thrown = store.move_to_trash(session)
@@ -316,6 +320,8 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
         question = f"Delete {what} ({size})? You can then no longer read them, switch to them, or undo the rewinds that created them."
         if not options.yes and not confirmed(question):
             return FAILED
-        freed = prune(session, chosen)
+        from kimi_tui.soul.pruning import prune_lines
+
+        freed = await asyncio.to_thread(prune_lines, session, chosen)
     say(f"Freed {size_words(freed)} on the disk.")
     return DONE

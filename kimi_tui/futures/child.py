@@ -233,10 +233,13 @@ class FutureChild:
         from kimi_tui.session.session import Session
         from kimi_tui.soul.kimisoul import TURN_ERRORS
         from kimi_tui.soul.opening import GivenSession, open_session
+        from kimi_tui.tools.base import SESSION_STANDS_FOR
         from kimi_tui.tools.process import ALSO_PASSED
 
         variables = self._order.variables
         os.environ.update(variables)
+        if self._order.stands_for:
+            os.environ[SESSION_STANDS_FOR] = f"{self._order.session}\n{self._order.stands_for}"
         os.environ[ALSO_PASSED] = " ".join(variables)
         launch = self._launch()
         self._prices = launch.config.prices

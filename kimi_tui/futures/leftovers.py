@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,10 +26,12 @@ from kimi_tui.futures.world_line import (
     left_behind,
 )
 from kimi_tui.session.errors import SessionError
+from kimi_tui.session.store import TRASH_NAME
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
+from kimi_tui.tools.past_command import place_of
 from kimi_tui.wire.events import Notice
-from kimi_tui.workspace.base import NoBase
+from kimi_tui.workspace.base import NoBase, locked
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
@@ -55,7 +59,7 @@ async def take_up(soul: KimiSoul) -> int:
     found = await asyncio.to_thread(lambda: list(left_behind(session.dir.parent)))
     for folder, note in found:
         try:
-            if note is None or not (session.dir.parent / note.parent).exists():
+            if note is None or not await asyncio.to_thread(_has_parent, folder, note):
                 if not await asyncio.to_thread(_is_running, folder, wait=False):
                     await asyncio.to_thread(remove_tree, folder)
             elif note.parent == session.id and not await asyncio.to_thread(
@@ -69,6 +73,36 @@ async def take_up(soul: KimiSoul) -> int:
     if n_taken:
         soul.wire.publish(Notice("info", taken_words(n_taken)))
     return n_taken
+
+
+def _has_parent(folder: Path, note: FutureNote) -> bool:
+    """Return whether the session of a future is there, or can be brought back out of the trash."""
+    bucket = folder.parent
+    trash = bucket.parent.parent / TRASH_NAME
+    return (bucket / note.parent).exists() or any(trash.glob(f"*/{bucket.name}/{note.parent}"))
+
+
+def remove_left_to(session: Path, environ: Mapping[str, str]) -> None:
+    """Remove what killed programs have left of the futures of a session that was deleted, and the frozen copy of its files.
+
+    What a process still uses, or the disk refuses to remove, stays. It removes folders, so call it in a thread.
+
+    Args:
+        session: the folder that the session had.
+        environ: the environment.
+    """
+    for folder, note in left_behind(session.parent):
+        if note is not None and note.parent == session.name and not is_running(folder):
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
+    place = place_of(session, environ)
+    if place.is_dir():
+        with contextlib.suppress(OSError, NoBase):
+            lock = locked(place)
+            try:
+                remove_tree(place)
+            finally:
+                os.close(lock)
 
 
 def taken_words(n_taken: int) -> str:
@@ -92,7 +126,7 @@ def _is_running(folder: Path, *, wait: bool) -> bool:
 
 async def _taken(soul: KimiSoul, folder: Path, note: FutureNote) -> bool:
     """Make one future a world line; return false if it has no step, so that it was removed."""
-    if not await asyncio.to_thread(has_step, folder, note.n_before):
+    if not await asyncio.to_thread(has_step, folder, note.n_before, note.first_line):
         await asyncio.to_thread(remove_tree, folder)
         return False
     state = note.state

@@ -31,6 +31,7 @@ class Order(NamedTuple):
         images: the images of the message, which are stored in its session, each as an `ImageBlock`.
         first_agent: the number from which the names of the future's own sub-agents count.
         agent: for a sub-agent, what `AgentOrder` has; empty for a future.
+        stands_for: the folder of the session into which a future is carried over when it ends.
     """
 
     session: str
@@ -48,6 +49,7 @@ class Order(NamedTuple):
     images: Sequence[Mapping[str, Any]] = ()
     first_agent: int = 1
     agent: Mapping[str, Any] = {}
+    stands_for: str = ""
 
 
 class AgentOrder(NamedTuple):

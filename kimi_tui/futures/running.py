@@ -46,9 +46,9 @@ from kimi_tui.futures.world_line import (
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.session import Session
-from kimi_tui.session.store import prune
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
+from kimi_tui.soul.pruning import agents_of_lines, prune_lines
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
 from kimi_tui.tools.sandbox.view import PastView
 from kimi_tui.wire import events as ev
@@ -83,13 +83,44 @@ _NO_STEP = "It ended before it finished a step."
 
 
 @dataclass(slots=True, eq=False)
+class _Heard:
+    """The events of one agent so far, with texts that continue each other as one, and the wire on which they are published."""
+
+    wire: Wire = field(default_factory=Wire)
+    records: list[EventRecord] = field(default_factory=list[EventRecord])
+
+    def take(self, record: EventRecord) -> None:
+        """Keep an event, as far as a later listener needs it."""
+        records, event = self.records, record.event
+        last = records[-1] if records else None
+        if (
+            last is not None
+            and ev.continues(last.event, event)
+            and len(ev.text_of(last.event)) < _MOST_TEXT
+        ):
+            whole = ev.with_text(last.event, ev.text_of(last.event) + ev.text_of(event))
+            records[-1] = last._replace(event=whole)
+        elif len(records) < _MOST_RECORDS and not isinstance(
+            event, ev.ToolOutput | ev.PromptProgress
+        ):
+            records.append(record)
+
+
+@dataclass(slots=True, eq=False)
+class _HeardAgent(_Heard):
+    """The events of a sub-agent of a future, and its state, which is no event of its own."""
+
+    state: EventRecord | None = None
+
+
+@dataclass(slots=True, eq=False)
 class _Future:
     """A future of this run of the program.
 
     Attributes:
         state: its state.
         planned: what it is to do.
-        wire: its own events; `records` are those so far.
+        own: its own events; `agents` has those of its sub-agents, by name.
         fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session, and the lines
             that it leaves itself have numbers from `first_line`.
         since: the snapshot of the files with which it began.
@@ -102,8 +133,9 @@ class _Future:
     state: FutureChanged
     planned: Planned
     plan: FuturesPlan
-    wire: Wire = field(default_factory=Wire)
-    records: list[EventRecord] = field(default_factory=list[EventRecord])
+    own: _Heard = field(default_factory=_Heard)
+    agents: dict[str, _HeardAgent] = field(default_factory=dict[str, _HeardAgent])
+    n_heard: int = 0
     decoder: Decoder = field(default_factory=Decoder)
     process: FutureProcess | None = None
     fork: Session | None = None
@@ -200,11 +232,22 @@ class Futures:
 
     def wire(self, key: str) -> Wire:
         """Return the wire of a future of this run of the program, with its own events."""
-        return self._running(key).wire
+        return self._running(key).own.wire
 
     def records(self, key: str) -> Sequence[EventRecord]:
         """Return the events of a future of this run of the program so far."""
-        return tuple(self._running(key).records)
+        return tuple(self._running(key).own.records)
+
+    def agent(self, key: str, name: str) -> tuple[Wire, Sequence[EventRecord]]:
+        """Return the wire of a sub-agent of a future of this run of the program, with its own events and states, and the events so far with its state.
+
+        Raises:
+            NoFutures: the future has no such sub-agent, or does not run here.
+        """
+        heard = self._running(key).agents.get(name)
+        if heard is None:
+            raise NoFutures("That sub-agent has not begun in this future.", "target")
+        return heard.wire, (*heard.records, *filter(None, [heard.state]))
 
     async def history(self, key: str) -> Sequence[EventRecord]:
         """Return the events of the session before the checkpoint with which a future began."""
@@ -363,7 +406,8 @@ class Futures:
                 if not future.state.is_over:
                     self._change(future, state="stopped", ended_at=time.time())
                 await self._adopted(future)
-                future.wire.close()
+                for one in (future.own, *future.agents.values()):
+                    one.wire.close()
             await server.close()
             await files.close()
 
@@ -481,6 +525,7 @@ class Futures:
             images=[asdict(one) for one in planned.images],
             known=self._planner.known(planned.choice),
             first_agent=future.first_agent,
+            stands_for=str(self._session.dir),
         )
         process = FutureProcess(
             future.state.key, server, partial(self._heard, future), words, view.folder
@@ -495,7 +540,8 @@ class Futures:
         key = future.state.key
         if "record" in line:
             stored = lenient_json.mapping(line["record"])
-            record = future.decoder.decode_record(stored, len(future.records) + 1)
+            future.n_heard += 1
+            record = future.decoder.decode_record(stored, future.n_heard)
             if record is not None:
                 self._take(future, record)
         elif "gate" in line and turns is not None:
@@ -528,24 +574,19 @@ class Futures:
             future.checked = lenient_json.mapping(line["checked"])
 
     def _take(self, future: _Future, record: EventRecord) -> None:
-        if record.source:
-            # The events of a future's sub-agent stay in that one's own record.
-            return
         event = record.event
-        records = future.records
-        last = records[-1] if records else None
-        if (
-            last is not None
-            and ev.continues(last.event, event)
-            and len(ev.text_of(last.event)) < _MOST_TEXT
-        ):
-            whole = ev.with_text(last.event, ev.text_of(last.event) + ev.text_of(event))
-            records[-1] = last._replace(event=whole)
-        elif len(records) < _MOST_RECORDS and not isinstance(
-            event, ev.ToolOutput | ev.PromptProgress
-        ):
-            records.append(record)
+        if record.source:
+            # The events of a sub-agent are told to those who look at it.
+            heard = future.agents.setdefault(record.source, _HeardAgent())
+            heard.take(record._replace(source=""))
+            heard.wire.publish(event)
+            return
+        future.own.take(record)
         match event:
+            case ev.AgentChanged(name=name):
+                heard = future.agents.setdefault(name, _HeardAgent())
+                heard.state = record
+                heard.wire.publish(event)
             case ev.StepBegin(n):
                 self._change(future, step=n)
             case ev.SteerTaken(handed_back=False):
@@ -570,7 +611,7 @@ class Futures:
                     self._change(future, state="waiting", why=words)
             case _:
                 pass
-        future.wire.publish(event)
+        future.own.wire.publish(event)
 
     def _waits(self, key: str, why: Wait) -> None:
         future = self._futures.get(key)
@@ -639,7 +680,7 @@ class Futures:
         try:
             await self._compared(future)
             self._publish(future, future.state)
-            if not await asyncio.to_thread(has_step, fork.dir, future.n_before):
+            if not await asyncio.to_thread(has_step, fork.dir, future.n_before, future.first_line):
                 await asyncio.to_thread(remove_tree, fork.dir)
                 return
             # The session may be busy for long; its next opening takes the future up if the program does not live to do so.
@@ -822,11 +863,8 @@ class Futures:
             for n in await asyncio.to_thread(of_future, self._session, one.key)
         ]
 
-        async def pruned() -> int:
-            return await asyncio.to_thread(prune, self._session, lines)
-
         if lines:
-            await self._soul.when_idle(pruned)
+            await self._soul.when_idle(partial(self._pruned, lines))
         for one in chosen:
             if one.is_over:
                 self._known.pop(one.key, None)
@@ -836,6 +874,12 @@ class Futures:
                 self._wake(one.key)
                 if future is not None:
                     future.state = gone
+
+    async def _pruned(self, lines: Sequence[int]) -> None:
+        agents, session = self._soul.agents, self._session
+        if agents is not None:
+            await agents.forget(await asyncio.to_thread(agents_of_lines, session, lines))
+        await asyncio.to_thread(prune_lines, session, lines)
 
     async def aclose(self) -> None:
         """Stop what runs, and make it world lines; the engine calls it before it closes the session."""

@@ -35,6 +35,7 @@ from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rebuilt_history import line_added
 from kimi_tui.soul.stored_agents import has_agents
 from kimi_tui.soul.tool_results import pending_calls
+from kimi_tui.tools.base import RESULTS_NAME
 from kimi_tui.wire.codec import decode_event, encode_event
 from kimi_tui.wire.events import FutureChanged, WorldLineAdded
 from kimi_tui.workspace.snapshots import SnapshotLog
@@ -136,8 +137,13 @@ def next_line(folder: Path) -> int:
     return next_number(folder, journal)
 
 
-def has_step(folder: Path, n_before: int) -> bool:
-    """Return whether the session of a future has an answer of a model after its first checkpoints."""
+def has_step(folder: Path, n_before: int, first_line: int) -> bool:
+    """Return whether the session of a future has an answer of a model after its first `n_before` checkpoints.
+
+    A D-Mail of the future may have gone back to one of these; the line that it left, from number `first_line` on, has the answer.
+    """
+    if first_line and any(n >= first_line for n in stored_world_lines(folder)):
+        return True
     with contextlib.suppress(OSError):
         index = scan_world_line(Storage(), folder, 0)
         points = index.checkpoints
@@ -252,18 +258,19 @@ def of_future(session: Session, key: str) -> list[int]:
 
 
 def _carried_over(session: Session, fork: Path, lines: Mapping[int, int]) -> None:
-    """Link the files of a future's lines, by their numbers in it, and its images, into the session."""
+    """Link the files of a future's lines, by their numbers in it, its images and its long results, into the session."""
     storage = session.storage
     for line, n in lines.items():
         if not os.path.lexists(target := world_line_path(session.dir, n)):
             storage.link_or_copy(world_line_path(fork, line), target)
-    with contextlib.suppress(FileNotFoundError):
-        for image in sorted((fork / IMAGES_NAME).iterdir()):
-            beside = session.dir / IMAGES_NAME / image.name
-            if image.is_file() and not image.is_symlink() and not os.path.lexists(beside):
-                storage.make_folder(beside.parent)
-                storage.link_or_copy(image, beside)
-        storage.sync_folder(session.dir / IMAGES_NAME)
+    for kind in (IMAGES_NAME, RESULTS_NAME):
+        with contextlib.suppress(FileNotFoundError):
+            for one in sorted((fork / kind).iterdir()):
+                beside = session.dir / kind / one.name
+                if one.is_file() and not one.is_symlink() and not os.path.lexists(beside):
+                    storage.make_folder(beside.parent)
+                    storage.link_or_copy(one, beside)
+            storage.sync_folder(session.dir / kind)
     storage.sync_folder(session.dir)
 
 

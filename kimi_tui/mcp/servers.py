@@ -664,7 +664,9 @@ class McpServers:
             ) from error
         finally:
             one.callers.remove(env)
-        return await results.outcome_of(answer, facts.server, env, self._host.results)
+        return await results.outcome_of(
+            answer, facts.server, env, env.results or self._host.results
+        )
 
     async def _connected(self, one: _Server) -> Connection:
         """Return the connection of a server.
@@ -730,7 +732,9 @@ class McpServers:
         results = import_module("kimi_tui.mcp.results")
         answer = await self._asked(server, connection.resource(uri))
         texts, _ = await results.resource_texts(answer.contents, sees=False)
-        cut, told = await results.shortened("\n".join(texts), None, self._host.results)
+        cut, told = await results.shortened(
+            "\n".join(texts), None, self._host.results, self._environ
+        )
         return f"{cut}\n{told}".rstrip()
 
     async def _asked(self, server: str, work: Awaitable[Any]) -> Any:

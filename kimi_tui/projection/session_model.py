@@ -243,7 +243,9 @@ def _with_future(
 def _with_agent(
     agents: tuple[wire.AgentChanged, ...], changed: wire.AgentChanged
 ) -> tuple[wire.AgentChanged, ...]:
-    """The sub-agents of a session after one of them has changed or began."""
+    """The sub-agents of a session after one of them has changed, began, or was removed."""
+    if changed.removed_at:
+        return tuple(one for one in agents if one.name != changed.name)
     if any(one.name == changed.name for one in agents):
         return tuple(changed if one.name == changed.name else one for one in agents)
     return (*agents, changed)

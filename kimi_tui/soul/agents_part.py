@@ -50,6 +50,13 @@ class AgentsPart(Protocol):
         """
         ...
 
+    async def forget(self, names: Collection[str]) -> None:
+        """Close sub-agents that nothing runs, and know nothing of them any more: their files are about to be removed.
+
+        Each is published with the time of it.
+        """
+        ...
+
     async def separate(self) -> None:
         """Have the sub-agents that can go on belong to this session alone, in a copy of another session that has them, too.
 

@@ -18,7 +18,7 @@ from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
 from kimi_tui.soul.messages import segments
-from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history
+from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history, with_futures_told
 from kimi_tui.soul.record import (
     closing_events,
     final_checkpoints,
@@ -65,6 +65,7 @@ class History(NamedTuple):
         remarks: sentences for the user on what could not be read.
         half: the beginning of an answer that only the record has, since the program was killed; None for none.
         beside: what happened to agents beside that of the session, of which `stored` and `shown` tell nothing.
+        is_recorded: whether the record leads to the present state, with what futures said at the switches to them.
     """
 
     stored: list[EventRecord]
@@ -72,6 +73,7 @@ class History(NamedTuple):
     remarks: tuple[str, ...] = ()
     half: Message | None = None
     beside: Sequence[EventRecord] = ()
+    is_recorded: bool = False
 
     @property
     def told(self) -> list[EventRecord]:
@@ -113,7 +115,12 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
                 stored.append(record)
     if is_whole:
         shown = _without_deleted(stored, session)
-        return History(stored, shown, tuple(remarks), half, beside)
+        return History(stored, shown, tuple(remarks), half, beside, is_recorded=True)
+    if not (end and closing_events(stored, ended_at)):
+        # What a killed program left of a step is in the context alone.
+        told = _with_futures(stored, session)
+        if told is not stored and _fits([*told], session):
+            return History(stored, [*told], tuple(remarks), beside=beside, is_recorded=True)
     shown = _rebuilt(session, stored)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
@@ -151,6 +158,15 @@ def _without_deleted(records: list[EventRecord], session: Session) -> list[Event
         for one in records
         if not (isinstance(one.event, ev.WorldLineAdded) and one.event.n in gone)
     ]
+
+
+def _with_futures(records: list[EventRecord], session: Session) -> Sequence[EventRecord]:
+    """Return the record with what it lacks of futures that were current; the record itself if there are none."""
+    try:
+        return with_futures_told(session, _without_deleted(records, session))
+    except Exception:
+        log.exception("what futures said cannot be told")
+        return records
 
 
 def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventRecord] | None:
@@ -372,7 +388,7 @@ def history_until(session: Session, newest: int, is_followed: bool) -> list[Even
     """
     if is_followed:
         stored = read_stored(session, newest)
-        shown = _without_deleted(stored.records, session)
+        shown = [*_with_futures(stored.records, session)]
         return History(stored.records, shown, beside=stored.beside).told
     return read_history(session, newest=newest).told
 

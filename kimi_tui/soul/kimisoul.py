@@ -236,7 +236,7 @@ class KimiSoul:
         """The setting of thinking that was made in this run of the program."""
         self._beginning = title_of(history.shown) or session.title
         """The name of the session as long as nobody has named it."""
-        self._is_recorded = history.shown is history.stored
+        self._is_recorded = history.is_recorded
         """Whether the record alone led to the state of the session when that was opened, and so does from then on."""
         self._recorder = Recorder(session.record, wire)
         self._sandbox = sandbox
@@ -677,10 +677,14 @@ class KimiSoul:
 
     async def history(self) -> list[EventRecord]:
         """Return the events that bring a new subscriber to the present state of the session: up to the newest one at the call."""
-        facts, status, newest, running = self.facts, self.status, self.wire.newest_seq, self.running
+        facts, status, newest = self.facts, self.status, self.wire.newest_seq
+        n_begun, running = self._alone.n_begun, self.running
         await self._recorder.flush()
         is_followed = running and self._is_recorded
         told = await asyncio.to_thread(history_until, self.session, newest, is_followed)
+        if self._is_recorded and not is_followed and self._alone.n_begun != n_begun:
+            # What began meanwhile may be in the context already; its events follow this history.
+            told = await asyncio.to_thread(history_until, self.session, newest, True)
         own = (record.event for record in reversed(told) if not record.source)
         said = next((event for event in own if isinstance(event, StatusUpdate)), None)
         if said is None or said.used != status.used:

@@ -7,20 +7,24 @@ made from the messages, without times and diffs. `end_of_context` is the short f
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import os
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.prompts import INTERRUPTED
+from kimi_tui.session.context import Context
 from kimi_tui.session.context_index import EMPTY_WORLD_LINE, WorldLineContent
+from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import FUTURE, JournalEntry
 from kimi_tui.session.jsonl import parse
 from kimi_tui.session.rotation import LIVE_NAME
@@ -49,6 +53,7 @@ from kimi_tui.soul.record import (
     LARGE_END_BYTES,
     KimiCliRecord,
     RecordedUnit,
+    follow_line,
     records_by_checkpoint,
 )
 from kimi_tui.soul.token_meter import WorldLineTokens
@@ -62,12 +67,14 @@ from kimi_tui.wire.events import (
     CheckpointKind,
     Event,
     EventRecord,
+    LineChanged,
     Operation,
     StepBegin,
     TurnBegin,
     TurnEnd,
 )
 
+_Named = Checkpoint | CheckpointName
 _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
@@ -82,8 +89,9 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
     left: dict[int, WorldLine] = {}
     cuts = _cuts(context.journal.entries)
     lines = world_lines.list(context.world_line)
-    futures = [one for one in lines if one.reason == FUTURE]
-    for world_line in [*(one for one in lines if one.reason != FUTURE), None]:
+    others = [one for one in lines if one.reason != FUTURE]
+    futures = _after_lines([one for one in lines if one.reason == FUTURE], others, context)
+    for place, world_line in enumerate([*others, None]):
         line = context.world_line if world_line is None else world_lines.read(world_line.n)
         builder.begin_world_line(line)
         made = cuts.get(0 if world_line is None else world_line.n)
@@ -116,10 +124,7 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
         for segment in following:
             builder.add_segment(segment)
         shown, shown_as = line, world_line
-        # A future begins like a line that was shown before another one took its place.
-        n_shown = world_line.n if world_line is not None else math.inf
-        for one in [future for future in futures if future.n < n_shown]:
-            futures.remove(one)
+        for one in futures[place]:
             there = world_lines.read(one.n)
             n_shared = shared_checkpoints(shown, there)
             from_line = 0
@@ -129,6 +134,30 @@ def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[Ev
             builder.add_future(one, there, shown if not from_line else left[from_line], n_shared)
             left[one.n] = one
     return builder.finish(is_open=ends_open(context.messages))
+
+
+def _after_lines(
+    futures: Sequence[WorldLine], others: Sequence[WorldLine], context: Context
+) -> list[list[WorldLine]]:
+    """Return the futures by the place of the line behind which each is told; the live line is the last place.
+
+    A future begins like a line that was shown before the next one took its place. One that was made current, and went on, has
+    its checkpoints in that line too, so it is told behind the line that has most of them, as a beginning of it.
+    """
+    shown = [*(one.checkpoints for one in others), context.checkpoints]
+    found: list[list[WorldLine]] = [[] for _ in shown]
+    for future in futures:
+        common = [_n_common(line, future.checkpoints) for line in shown]
+        by_number = sum(one.n < future.n for one in others)
+        found[max(by_number, common.index(max(common)))].append(future)
+    return found
+
+
+def _n_common(one: Sequence[_Named], other: Sequence[_Named]) -> int:
+    """Return how many first checkpoints two lines have in common, by their uids."""
+    # Lines that share a checkpoint share all before it.
+    both = range(min(len(one), len(other)))
+    return bisect_left(both, True, key=lambda place: one[place].uid != other[place].uid)
 
 
 def _first_of(line: WorldLineContent, n_checkpoints: int) -> WorldLineContent:
@@ -151,6 +180,101 @@ def _cuts(entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
     if last is not None:
         found[0] = last
     return {n: entry for n, entry in found.items() if entry.op not in SWITCHES}
+
+
+def with_futures_told(session: Session, records: Sequence[EventRecord]) -> Sequence[EventRecord]:
+    """Return the record of a session with what it lacks of the futures to which the user switched.
+
+    The record has only the checkpoints of a future. So at a switch to one its messages are told, from the file of its line, which
+    never changes: the record may be that of a session in which a turn runs, whose context is ahead of it. It reads files.
+
+    Args:
+        session: open.
+        records: its record, up to any event.
+    """
+    if not any(isinstance(one.event, ev.WorldLineAdded) for one in records):
+        return records
+    lines = WorldLines[CheckpointName]()
+    stored = StoredWorldLines(session.context.folder, session.context.journal, session.storage)
+    found: list[EventRecord] = []
+    untold: dict[int, _Untold] = {}
+    for record in records:
+        told = [record]
+        match record.event:
+            case ev.WorldLineAdded(n=n) as event:
+                untold[n] = _Untold(event)
+            case LineChanged(op=op, to_line=n) if op in SWITCHES and n in untold:
+                # The file of a line that was deleted since cannot be read.
+                with contextlib.suppress(UnknownWorldLine):
+                    told = _switch_told(session, records, record, lines, stored, untold)
+            case _:
+                pass
+        for one in told:
+            edit = follow_line(lines, one)
+            if edit is not None:
+                # It was the current line as a whole, so all of it was told.
+                untold.pop(edit.left, None)
+        found += told
+    return found
+
+
+@dataclass(slots=True)
+class _Untold:
+    """A line of which the record has only the checkpoints; the messages at the first `n_told` of them were told at a switch to it."""
+
+    added: ev.WorldLineAdded
+    n_told: int = 0
+
+
+def _switch_told(
+    session: Session,
+    records: Sequence[EventRecord],
+    switch: EventRecord,
+    lines: WorldLines[CheckpointName],
+    stored: StoredWorldLines,
+    untold: Mapping[int, _Untold],
+) -> list[EventRecord]:
+    """Return the events of a switch to a line whose messages no record tells, with these.
+
+    Args:
+        session: open.
+        records: the whole record.
+        switch: the switch.
+        lines: the lines before it.
+        stored: reads lines.
+        untold: the lines of futures of which only the checkpoints were told, by number.
+
+    Raises:
+        UnknownWorldLine: the line cannot be read.
+    """
+    event = switch.event
+    assert isinstance(event, LineChanged)
+    n, live = event.to_line, lines.live.points
+    line = stored.read(n)
+    points = line.checkpoints
+    end = len(points)
+    if event.uid:
+        end = next((place for place, one in enumerate(points) if one.uid == event.uid), end)
+    shared = min(_n_common(live, points), end)
+    builder = _HistoryBuilder(session, records)
+    builder.begin_world_line(line)
+    if shared < len(live):
+        builder.add_cut(live[shared], live[-1].id, event.from_line, line, shared)
+    for segment in segments(line, shared, end):
+        builder.add_segment(segment)
+    told: list[Event] = [one.event for one in builder.finish()]
+    if end > untold[n].n_told:
+        untold[n].n_told = end
+        # The line is a beginning of the current one now, or goes on behind it, and so do those that began with it.
+        rest = line_added(session, n, line, 0, points[:end], end)
+        told.append(replace(rest, uid=""))
+        renewed = {n}
+        for number, one in untold.items():
+            if one.added.from_line in renewed:
+                renewed.add(number)
+                told.append(one.added)
+    told.append(replace(event, op="jump", to_line=0))
+    return [switch._replace(event=one) for one in told]
 
 
 def _parted_later(
@@ -337,6 +461,34 @@ class _HistoryBuilder:
         )
         if left_by.op == was:
             self._add_files(left_by, cut.uid, at)
+
+    def add_cut(
+        self, cut: CheckpointName, newest: int, left: int, line: WorldLineContent, shared: int
+    ) -> None:
+        """Add that the live world line was cut back for a switch.
+
+        Args:
+            cut: its first checkpoint that is gone.
+            newest: the number of its newest one.
+            left: the number of the line that was left.
+            line: the line to which the user switched.
+            shared: how many checkpoints both have.
+        """
+        points = line.checkpoints
+        offset = points[shared].offset if shared < len(points) else line.index.size
+        tokens = self._tokens.before(offset).tokens
+        reverted = ev.ContextReverted(
+            reason="jump",
+            checkpoint_id=cut.id,
+            uid=cut.uid,
+            from_checkpoint=newest,
+            world_line=left,
+            messages_dropped=0,
+            tool_calls_dropped=0,
+            tokens_before=tokens,
+            tokens_after=tokens,
+        )
+        self._add(reverted, self._at)
 
     def _left_at(self, left_by: JournalEntry) -> float:
         """Return when a line was left, in seconds since 1970.

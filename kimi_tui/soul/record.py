@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from kimi_tui import lenient_json
-from kimi_tui.projection.world_lines import CheckpointName, WorldLines, names_in
+from kimi_tui.projection.world_lines import CheckpointName, LineEdit, WorldLines, names_in
 from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.rotation import LIVE_NAME
@@ -494,17 +494,25 @@ def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:
     )
 
 
+def follow_line(
+    lines: WorldLines[CheckpointName], record: EventRecord
+) -> LineEdit[CheckpointName] | None:
+    """Apply an event to the lines of a session; return how an operation changed the live one."""
+    match record.event:
+        case CheckpointCreated(id=number, uid=uid) as event:
+            lines.add(event, CheckpointName(uid, number))
+        case ev.WorldLineAdded() as event:
+            lines.add_line(event, names_in(event), record.at)
+        case event:
+            return lines.apply(event, record.at)
+    return None
+
+
 def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
     """Return the uids of the world line at which these events end; None if they lead to one that they do not contain."""
     lines = WorldLines[CheckpointName]()
     for record in records:
-        match record.event:
-            case CheckpointCreated(id=number, uid=uid) as event:
-                lines.add(event, CheckpointName(uid, number))
-            case ev.WorldLineAdded() as event:
-                lines.add_line(event, names_in(event), record.at)
-            case event:
-                lines.apply(event, record.at)
+        follow_line(lines, record)
     return None if lines.is_lost else [point.uid for point in lines.live.points]
 
 

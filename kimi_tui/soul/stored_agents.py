@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import lenient_json
-from kimi_tui.filesystem import Storage, read_regular
+from kimi_tui.filesystem import Storage, read_regular, remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session.context import scan_world_line
 from kimi_tui.session.errors import SessionError, SessionNotFound
@@ -26,6 +26,7 @@ from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import AGENTS_NAME, Session
 from kimi_tui.session.store import read_only_copy
 from kimi_tui.soul.conversation_text import as_markdown
+from kimi_tui.tools.base import RESULTS_NAME
 from kimi_tui.wire.codec import decode_event
 from kimi_tui.wire.events import AgentChanged
 
@@ -34,6 +35,8 @@ _KILLED = "kimi-tui exited before the sub-agent was done."
 _MAX_STATE_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
 _MOST_AGENTS = 10_000
+_REMOVED = ".removed-"
+"""The beginning of the name of a folder that is being removed."""
 
 
 class StoredAgent(NamedTuple):
@@ -146,6 +149,42 @@ def agent_session(session: Session, name: str) -> Session:
     if not _NAME.fullmatch(name):
         raise SessionNotFound(f"There is no sub-agent {one_line(name)[:80]!r}.")
     return Session(session.dir / AGENTS_NAME / name, session.work_dir, session.storage)
+
+
+def agents_by_step(session: Session) -> dict[str, set[str]]:
+    """Return the uids of the steps that called each stored sub-agent of a session, also on lines that were left, by name."""
+    found: dict[str, set[str]] = {}
+    for one in agent_states(session):
+        found.setdefault(one.name, set()).add(one.uid)
+    return found
+
+
+def remove_agents(session: Session, names: Collection[str]) -> None:
+    """Remove stored sub-agents of a session, with what they kept beside it; nobody has them open. It blocks.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    folder = session.dir / AGENTS_NAME
+    for name in names:
+        gone = folder / f"{_REMOVED}{name}"
+        if gone.exists():
+            remove_tree(gone)
+        session.storage.replace(agent_session(session, name).dir, gone)
+        with contextlib.suppress(FileNotFoundError):
+            remove_tree(session.dir / RESULTS_NAME / name)
+    if names:
+        session.storage.sync_folder(folder)
+    sweep_agents(folder)
+
+
+def sweep_agents(folder: Path) -> None:
+    """Remove what a kill has left of sub-agents that were being removed. A disk that refuses is passed over."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(_REMOVED):
+                with contextlib.suppress(OSError):
+                    remove_tree(folder / name)
 
 
 async def agents_as_markdown(session: Session) -> dict[str, str]:

@@ -80,7 +80,7 @@ from kimi_tui.soul.rewind_values import (
     RewindPreview,
     Target,
 )
-from kimi_tui.soul.stored_agents import STATE_NAME, left_by_kill, stored_agents
+from kimi_tui.soul.stored_agents import STATE_NAME, left_by_kill, stored_agents, sweep_agents
 from kimi_tui.soul.tasks import run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
 from kimi_tui.tool_cards import short_name
@@ -326,6 +326,7 @@ class Subagents(AgentsPart):
 
     async def _load(self) -> list[_Agent]:
         """Take in the stored sub-agents that are not known yet; return them, oldest first."""
+        await asyncio.to_thread(sweep_agents, self._folder)
         found = await asyncio.to_thread(_stored_agents, self._folder)
         pending = self._pending_keys()
         new = [one for one in found if one.state.name not in self._agents]
@@ -336,6 +337,19 @@ class Subagents(AgentsPart):
             )
             self._agents[one.state.name] = one
         return new
+
+    async def forget(self, names: Collection[str]) -> None:
+        """See `AgentsPart.forget`."""
+        for name in names:
+            agent = self._agents.pop(name, None)
+            if agent is None:
+                continue
+            async with agent.opening:
+                soul, agent.soul = agent.soul, None
+                if soul is not None:
+                    await soul.aclose()
+            # The name stays taken, so that a later sub-agent is not mistaken for it.
+            self._main.wire.publish(replace(agent.state, removed_at=time.time()))
 
     async def separate(self) -> None:
         """See `AgentsPart.separate`."""
@@ -392,7 +406,9 @@ class Subagents(AgentsPart):
 
     async def unlisten(self, name: str, subscription: Subscription) -> None:
         """See `AgentsPart.unlisten`."""
-        agent = self._named(name)
+        agent = self._agents.get(name)
+        if agent is None:
+            return  # it was removed meanwhile
         for wire in (agent.wire, None if agent.soul is None else agent.soul.wire):
             if wire is not None:
                 wire.unsubscribe(subscription)

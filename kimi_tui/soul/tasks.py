@@ -187,6 +187,7 @@ class OneAtATime:
         closed: whether nothing may begin any more.
         stopping: whether what runs, or ran last, was stopped.
         n_ahead: how many wait for their turn before all else that may begin (`idle_first`).
+        n_begun: how many have begun so far.
     """
 
     def __init__(self, before_stoppable: Callable[[], None]) -> None:
@@ -195,7 +196,7 @@ class OneAtATime:
         self._stoppable = False
         self.stopping = False
         self.closed = False
-        self.n_ahead = 0
+        self.n_ahead = self.n_begun = 0
 
     @property
     def running(self) -> bool:
@@ -240,6 +241,7 @@ class OneAtATime:
             raise SoulBusy("The agent is working. Stop it first with Esc.")
         if stoppable:
             self._before_stoppable()
+        self.n_begun += 1
         self._task = task = asyncio.create_task(work, name="soul")
         self._stoppable, self.stopping = stoppable, False
         try:

@@ -124,6 +124,15 @@ class ApprovalQuestion:
 
 RESULTS_NAME = "results"
 """The folder in a session's folder for results that are too long for a message."""
+SESSION_STANDS_FOR = "KIMI_TUI_SESSION_STANDS_FOR"
+"""The environment variable with the folder of a future's session and, in a second line, that of the session into which it is carried over."""
+
+
+def lasting_name(path: Path, environ: Mapping[str, str]) -> str:
+    """Return the path that a file of a session has in the end: that of a future's session is moved when it becomes a world line."""
+    own, _, lasting = environ.get(SESSION_STANDS_FOR, "").partition("\n")
+    name = str(path)
+    return f"{lasting}{name[len(own) :]}" if own and name.startswith(f"{own}/") else name
 
 
 class Approver(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +22,14 @@ from pathlib import Path
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import is_under, links_to, note_path
-from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, ApprovalQuestion, ToolEnv
+from kimi_tui.tools.base import (
+    RESULTS_NAME,
+    TO_EDIT,
+    TO_EDIT_ELSEWHERE,
+    TO_GO_OUTSIDE,
+    ApprovalQuestion,
+    ToolEnv,
+)
 from kimi_tui.tools.outcome import FileEdit, ToolProblem
 from kimi_tui.tools.sandbox.policy import (
     STANDS_FOR,
@@ -43,6 +51,7 @@ from kimi_tui.workspace.protected_names import (
 
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
+_RESULT = re.compile(r"[0-9a-f]{12}\.txt")
 _remembered = Remembered()
 """The places in the home folder and in the system, which are the same for nearly every path."""
 _NAMES_LIMIT = 5000
@@ -435,6 +444,20 @@ class SearchRequest:
 
     lines: tuple[str, ...]
     reach: str
+
+
+def own_result(target: ResolvedPath, env: ToolEnv) -> Path | None:
+    """Return the session's own file for a long result that a path in the folder of another session names; None for any other path.
+
+    The conversation of a copy, and of a future, has the results of the session with which it began, and their files came along.
+    It reads the disk, so call it in a thread.
+    """
+    real = target.real
+    if env.results is None or target.inside or real.parent.name != RESULTS_NAME:
+        return None
+    own = env.results / real.name
+    is_own = _RESULT.fullmatch(real.name) and own != real and own.is_file()
+    return own if is_own and not own.is_symlink() else None
 
 
 def _is_result(target: ResolvedPath, env: ToolEnv) -> bool:

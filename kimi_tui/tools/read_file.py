@@ -23,7 +23,7 @@ from kimi_tui.tools.files import (
     stat_version,
 )
 from kimi_tui.tools.outcome import ToolOutcome, ToolProblem, failure
-from kimi_tui.tools.paths import ResolvedPath, ask_to_read, holds_secrets, locate
+from kimi_tui.tools.paths import ResolvedPath, ask_to_read, holds_secrets, locate, own_result
 from kimi_tui.tools.text import (
     LINE_CHARS,
     PROBE_BYTES,
@@ -139,6 +139,8 @@ class _FoundFile(NamedTuple):
 def _found(path: str, env: ToolEnv) -> _FoundFile:
     """Look at a path, and read a small file at once, which takes less than another thread would; call it in a thread."""
     target = locate(path, env.work_dir, env.environ)
+    if (own := own_result(target, env)) is not None:
+        target = locate(str(own), env.work_dir, env.environ)
     if not target.inside:
         return _FoundFile(target, _n_links(target), asks=True)
     if holds_secrets(target, env.environ):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BesideAction = Literal["message", "stop", "page", "leave"]
 """The action of a key on the agent on view."""
-BesidePlace = Literal["future", "ended future", "subagent", "ended subagent"]
+BesidePlace = Literal["future", "ended future", "subagent", "ended subagent", "future subagent"]
 """The name of an agent on view for footer and help."""
 _State = TypeVar("_State", bound="FutureChanged | AgentChanged")
 _REMARK_ROWS = 4

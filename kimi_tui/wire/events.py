@@ -779,6 +779,7 @@ class AgentChanged:
         files: the number of files that it changed.
         last_words: the beginning of its last answer.
         is_future: whether it works in a future: in files of its own, whose difference is applied at the end.
+        removed_at: when it was removed with the world lines that had it, in seconds since 1970; 0 if it is there.
         remark: what is special about how it works, as a sentence for the user: why it has no files of its own, or what its request
             waits for; empty for nothing.
     """
@@ -808,6 +809,7 @@ class AgentChanged:
     last_words: str = ""
     is_future: bool = False
     remark: str = ""
+    removed_at: float = 0.0
 
     @property
     def is_over(self) -> bool:

@@ -68,10 +68,12 @@ class BesideViewer:
         """
         bench = self._bench
         add_sheets(bench.screen, "rows", "world_line", "beside")
-        from_timeline, from_chat = bench.timeline_pane.has_keys, bench.transcript.has_focus
+        if self.view is None:
+            # One that takes the place of another was opened from there too.
+            self._from_timeline = bench.timeline_pane.has_keys
+            self._from_chat = bench.transcript.has_focus
         self.leave(focus=False)
         bench.timeline_pane.close()
-        self._from_timeline, self._from_chat = from_timeline, from_chat
         self._write = write
         self.view = bench.beside = view
         await bench.chat_pane.read(view)

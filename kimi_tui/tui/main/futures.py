@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.futures.dialog import FuturesDialog
     from kimi_tui.tui.futures.page import FuturesPage, FuturesShown
     from kimi_tui.tui.futures.view import FutureView
+    from kimi_tui.tui.subagent_view import FutureAgentView
     from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, FutureChanged
     from kimi_tui.wire.queue import Subscription, Wire
 
@@ -80,6 +81,8 @@ class FuturesController:
         self._opening = asyncio.Lock()
         self._view: FutureView | None = None
         """The future that was shown last."""
+        self._agent_view: FutureAgentView | None = None
+        """The sub-agent of a future that was shown last."""
         self._order: list[str] = []
         """The ids of the requests in the queue, oldest first."""
         self._answered: set[str] = set()
@@ -180,13 +183,67 @@ class FuturesController:
         )
         self.tell_news()
 
+    @property
+    def agent_view(self) -> FutureAgentView | None:
+        """The sub-agent of a future in place of the chat; None for none."""
+        return self._agent_view if self._beside.view is self._agent_view else None
+
+    async def open_agent(self, name: str) -> bool:
+        """Show a sub-agent of the future on view in place of the chat, with its own streaming; return False if it has none of that name.
+
+        Its card is one of the future, so its state is among those that the future has told.
+        """
+        view, bench = self.view, self._bench
+        states = view.session.state.agents if view is not None else ()
+        state = next((one for one in states if one.name == name), None)
+        if view is None or state is None:
+            return False
+        from kimi_tui.futures.values import NoFutures
+
+        engine = await self.engine()
+        key, future = view.key, engine.state(view.key)
+        try:
+            engine.agent(key, name)
+        except NoFutures:
+            return False
+        from kimi_tui.projection.subagents import agent_name
+        from kimi_tui.tui.subagent_view import FutureAgentView
+
+        shown = self._agent_view = FutureAgentView(
+            key,
+            state,
+            self.currency,
+            bench.transcript.work_dir,
+            bench.keys,
+            self._conversation.load_image,
+        )
+
+        async def feed() -> Feed:
+            # Nothing is awaited between these two: what is told meanwhile is in one of them.
+            wire, records = engine.agent(key, name)
+            return Feed(wire, records, bench.tasks)
+
+        await self._beside.show(
+            shown,
+            f"future {future.number}: {agent_name(state)}",
+            lambda _, text: self._write(key, text),
+            feed,
+        )
+        self.tell_news()
+        return True
+
     def tell_news(self) -> None:
-        """Update the banner of the future on view: its state, and what the current conversation does."""
-        view = self.view
-        if view is None or (state := self.state(view.key)) is None:
+        """Update the banner of the future, or of its sub-agent, on view: its state, and what the current conversation does."""
+        view, agent = self.view, self.agent_view
+        state = self.state(view.key) if view is not None else None
+        if state is None and agent is None:
             return
         here = self._conversation.state
-        view.banner.tell(state, self._beside.news_of(here, asks=bool(here.approvals)))
+        said = self._beside.news_of(here, asks=bool(here.approvals))
+        if view is not None and state is not None:
+            view.banner.tell(state, said)
+        elif agent is not None:
+            agent.banner.tell(agent.banner.state, said)
 
     # --- what futures ask, in one queue with the current conversation
 

@@ -30,6 +30,7 @@ Place = Literal[
     "ended future",
     "subagent",
     "ended subagent",
+    "future subagent",
     "search",
     "matches",
     "copy",
@@ -58,6 +59,7 @@ HELP_TITLES: Mapping[Place, str] = {
     "ended future": "Viewing a future",
     "subagent": "Viewing a sub-agent",
     "ended subagent": "Viewing a sub-agent",
+    "future subagent": "Viewing a sub-agent of a future",
     "search": "Search",
     "matches": "Search",
     "copy": "Selecting with a cursor",
@@ -168,6 +170,14 @@ def hints(
             (key("future.page"), "side by side"),
             (key("search"), "search"),
             (key("future.leave"), "back"),
+            (key("help"), "help"),
+            (key("future.next"), "next message"),
+        )
+    if place == "future subagent":
+        return known(
+            (key("future.message"), "message to the future"),
+            (key("search"), "search"),
+            (key("future.leave"), "back to the future"),
             (key("help"), "help"),
             (key("future.next"), "next message"),
         )

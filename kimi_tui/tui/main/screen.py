@@ -993,7 +993,8 @@ class MainScreen(Screen[None]):
         if not event.name:
             self.bench.tell("This sub-agent has not begun. It waits until the others have ended.")
             return
-        self.bench.start(subagents.open_agent(self.parts, event.name), opens=True)
+        shows = futures.open_agent if self.futures.view is not None else subagents.open_agent
+        self.bench.start(shows(self.parts, event.name), opens=True)
 
     def on_transcript_pin_toggled(self, event: Transcript.PinToggled) -> None:
         """Pin a message of the chat, or unpin it."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.display_names import counted
-from kimi_tui.tui.main.commands import rewind, world_lines
+from kimi_tui.tui.main.commands import rewind, subagents, world_lines
 from kimi_tui.tui.main.commands.session import WAY_BACK, files_said
 from kimi_tui.tui.prompt.command import number
 
@@ -174,8 +174,20 @@ async def open_future(main: MainParts, key: str) -> None:
         main.bench.tell(str(no), level="warning")
 
 
+async def open_agent(main: MainParts, name: str) -> None:
+    """Show a sub-agent of the future on view in place of the chat; one of the session, as in the past of the future, as usual."""
+    if not await main.futures.open_agent(name):
+        await subagents.open_agent(main, name)
+
+
 async def act(main: MainParts, action: BesideAction) -> None:
-    """Carry out a key of the future on view."""
+    """Carry out a key of the future on view, or of its sub-agent."""
+    if (agent := main.futures.agent_view) is not None:
+        if action == "message":
+            await steer(main, agent.future)
+        else:
+            await open_future(main, agent.future)
+        return
     view = main.futures.view
     state = main.futures.state(view.key) if view is not None else None
     if view is None or state is None:
@@ -372,7 +384,7 @@ async def _prune(main: MainParts, one: FutureChanged) -> None:
         ListedItem(Entry("Keep it"), verb="keep it", result="no"),
         ListedItem(
             Entry(f"Delete future {one.number}"),
-            "Its messages and its files are deleted. This cannot be undone.",
+            "Its messages and its sub-agents are deleted, and you can no longer switch to it. This cannot be undone.",
             verb="delete it",
             result="yes",
         ),
