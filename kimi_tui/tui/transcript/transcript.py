@@ -48,7 +48,7 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
-from kimi_tui.tui.slices import drained, in_slices, run_until
+from kimi_tui.tui.slices import drained, in_slices, release, run_until
 from kimi_tui.tui.textual_patches.widgets import LateStyled, set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
@@ -481,6 +481,10 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             if handle is not None:
                 handle.cancel()
         self._frame = self._tick = self._measurement = self._arranging = None
+        views = self.flow.views if self.flow is not None else ()
+        if len(views) >= MANY_BLOCKS:
+            held = [*views, *self.blocks]
+            self._callbacks.start(release(held, ARRANGE_SLICE_S))
         self._model = self._viewport = self._selection = self._search = self._copying = None
 
     def on_resize(self) -> None:
@@ -493,8 +497,8 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             and chosen_row is not None
             and self.top <= chosen_row < self.top + viewport.height
         )
-        if viewport is not None:
-            self._draw_changes()
+        if viewport is not None and self._changed_from is not None:
+            self._draw_in_time()
         if (viewport := self._ready_viewport()) is not None:
             viewport.resize(self.room())
             self._take_position(viewport)
@@ -714,7 +718,9 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
 
     def _draw_in_time(self) -> None:
         """Draw; where thousands of blocks may have changed, in slices, during which the former rows are shown."""
-        self._frame = None
+        if self._frame is not None:
+            self._frame.cancel()
+            self._frame = None
         first, viewport = self._changed_from, self._ready_viewport()
         if self._arranging is None:
             n_blocks = max(len(self.blocks), len(viewport.flow.views)) if viewport else 0
@@ -733,7 +739,7 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
         if arranged is None or self._motion is not None or self._ready_viewport() is not viewport:
             # Something else has changed the rows, or covers them.
             self._mark_changed(first)
-            self._draw()
+            self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw_in_time)
             return
         top = self.top
         freed = viewport.take(arranged)
@@ -867,7 +873,10 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
             words_stay: whether the user's messages and pinned ones stay, as with a D-Mail.
         """
         self.finish_motion()
-        self._draw_changes()
+        if checkpoint_id is not None:
+            self._draw_changes()
+        elif self._changed_from is not None:
+            self._draw_in_time()
         self._dropped_from, self._words_stay = checkpoint_id, words_stay
         self._update_dropped()
         viewport = self._ready_viewport()
@@ -1471,7 +1480,7 @@ class Transcript(LateStyled, ScrollView, can_focus=True):
         self._selection_copied(await in_slices(copied, COPY_SLICE_S))
         # A block that was laid out for the copy may be higher than estimated.
         self._mark_changed(first)
-        self._draw()
+        self._draw_in_time()
 
     def _selection_copied(self, text: str) -> None:
         text = text.rstrip("\n")

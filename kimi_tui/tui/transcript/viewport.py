@@ -506,22 +506,29 @@ class Flow:
         Args:
             forgotten: the former rows, freed in slices: freeing thousands of them takes as long as measuring.
         """
-        heights: dict[View, tuple[int, int]] = {}
+        heights: list[tuple[View, int, int]] = []
         for start in range(0, len(self.views), MEASURED):
             if start:
                 yield True
             del forgotten[-MEASURED:]
             for view in self.views[start : start + MEASURED]:
-                heights[view] = view.block.version, probable_height(view.block, self.room)
-        for index, view in enumerate(self.views):
-            version, height = heights.get(view, (-1, 0))
-            # Blocks that came or changed meanwhile were measured for this width.
-            if view.laid or version != view.block.version or height == view.height:
-                continue
-            view.height = height
-            self._forget_starts(index)
-            self._regap(index)
-            if index + 1 < len(self.views):
+                height = probable_height(view.block, self.room)
+                if height != view.height:
+                    heights.append((view, view.block.version, height))
+        regapped: list[View] = []
+        for view, version, height in heights:
+            # Blocks that changed meanwhile were measured for this width.
+            if not view.laid and version == view.block.version:
+                view.height = height
+                # The gap below anything else is the same for all heights.
+                if isinstance(view.block, ToolBlock):
+                    regapped.append(view)
+        for flow in (self, self._next):
+            if flow is not None:
+                flow._starts.cut(0)
+        for view in regapped:
+            index = self.index_of_view(view)
+            if index is not None and index + 1 < len(self.views):
                 self._regap(index + 1)
 
     def repaint(self) -> None:
