@@ -759,11 +759,10 @@ class TimelineModel:
         self.pins = pins
         lines = (line.checkpoints for line in self.tree.lines.values())
         for checkpoints in (self.tree.live, *lines) if changed else ():
-            for checkpoint in checkpoints:
-                if checkpoint.uid in changed:
-                    checkpoint.bookmark = names.get(checkpoint.uid, "")
-                    checkpoint.pinned = checkpoint.uid in pins
-                    checkpoint.touch()
+            for checkpoint in [one for one in checkpoints if one.uid in changed]:
+                checkpoint.bookmark = names.get(checkpoint.uid, "")
+                checkpoint.pinned = checkpoint.uid in pins
+                checkpoint.touch()
         if self.rows.needle:
             self.rows.reset()
 

@@ -7,8 +7,10 @@ the engine is loaded.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from kimi_tui.display_names import titled
@@ -532,6 +534,9 @@ def _root(origin: int) -> int:
     return -1 - origin
 
 
+_KEY = attrgetter("key")
+
+
 class _Taken:
     """The checkpoints and roots that were placed in the tree so far."""
 
@@ -552,12 +557,11 @@ class _Taken:
     def rest(self, path: Path[CheckpointNode]) -> list[CheckpointNode]:
         """Return the checkpoints at the end of a line that were not placed yet."""
         points = path.points
-        count = len(points)
-        while count and not self.has(points[count - 1]):
-            count -= 1
-        return points[count:]
+        # Whoever placed a checkpoint has placed all before it on its line, so that those that were not are at the end.
+        places = range(len(points))
+        return points[bisect_left(places, True, key=lambda n: not self.has(points[n])) :]
 
     def take(self, path: Path[CheckpointNode], own: Sequence[CheckpointNode]) -> None:
         """Mark these checkpoints as placed."""
-        self._keys.update(one.key for one in own)
+        self._keys.update(map(_KEY, own))
         self.origins.add(path.origin)

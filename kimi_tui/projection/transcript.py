@@ -316,11 +316,13 @@ class Reverts:
         # The lines may have tens of thousands of blocks in common.
         differs = map(is_not, old, kept)
         first = next(compress(count(), differs), min(len(old), len(kept)))
-        for index, block in enumerate(kept):
-            if block.live != (index >= blocks.base and not block.replaced):
-                block.live = not block.live
-                block.touch()
-                first = min(first, index)
+        base = blocks.base
+        over = [(index, one) for index, one in enumerate(kept[:base]) if one.live]
+        late = [(n, one) for n, one in enumerate(kept[base:], base) if one.live == one.replaced]
+        for index, block in (*over, *late):
+            block.live = not block.live
+            block.touch()
+            first = min(first, index)
         blocks.blocks[: blocks.end] = kept
         blocks.forget_point()
         return both(Change(first), self._recount())
@@ -765,7 +767,9 @@ class TranscriptModel:
     def _pin(self, pins: frozenset[tuple[str, int]]) -> Change:
         """Set the pinned messages, each as the uid of its checkpoint and its index after that."""
         self._pins, change = pins, NOTHING
-        for block in self.blocks:
+        uids = {uid for uid, _ in pins}
+        # There may be tens of thousands of blocks, and few of them are or were pinned.
+        for block in [one for one in self.blocks if one.pinned or one.uid in uids]:
             if block.pinned != ((block.uid, block.number) in pins):
                 block.pinned = not block.pinned
                 change = both(change, self._list.touched(block))

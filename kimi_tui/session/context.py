@@ -520,6 +520,8 @@ class Context:
                 # Planning may read most of a long line for its index, which takes as long as opening it.
                 plan = await asyncio.to_thread(self._planned, change, entry)
                 wanted = None if plan.source else live.identity
+                # What is parsed meanwhile is parsed again: it is a cache.
+                shared = await asyncio.to_thread(self._cache.before, plan.shared)
                 async with self._prefix.taken(wanted, plan.keep) as prefix:
                     holder = self._holder(prefix)
                     entry = await asyncio.to_thread(
@@ -539,7 +541,7 @@ class Context:
                 self._notify()
             left, kept = self.index, self.index.messages_before(plan.shared)
             cache = self._cache
-            self._set_index(plan.index, cache.before(plan.shared))
+            self._set_index(plan.index, shared)
             # A file that was only cut, or copied from a world line, is the beginning of that world line until it grows. Its
             # size alone would not tell: other records may be as long.
             self._held_by = (0, 0) if plan.extra else (plan.source or entry.n, plan.size)

@@ -44,6 +44,8 @@ Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 CACHE_BYTES = 32 << 20
 _LOOKED_UP_AT_ONCE = 500
+_COPIED = 500
+"""Messages of a cache that are copied while nobody else may ask for one."""
 # If more bytes than this follow the last usage, only the newest are read, and the rest is estimated by its size.
 _LOOKED_AT_BYTES = 1 << 18
 _LARGE_BYTES = 1 << 16
@@ -396,13 +398,17 @@ class MessageCache:
                 self._size_bytes -= dropped
 
     def before(self, offset: int) -> MessageCache:
-        """Return the messages before an offset, in a cache of its own."""
+        """Return the messages before an offset, in a cache of its own. Call it in a thread: there may be tens of thousands."""
         kept = MessageCache()
         with self._lock:
-            for known, (message, size_bytes) in self._known.items():
-                if known < offset:
-                    kept._known[known] = (message, size_bytes)
-                    kept._size_bytes += size_bytes
+            offsets = [known for known in self._known if known < offset]
+        for start in range(0, len(offsets), _COPIED):
+            # Whoever asks for a message meanwhile waits for a few of them alone.
+            with self._lock:
+                for known in offsets[start : start + _COPIED]:
+                    if (found := self._known.get(known)) is not None:
+                        kept._known[known] = found
+                        kept._size_bytes += found[1]
         return kept
 
     def clear(self) -> None:

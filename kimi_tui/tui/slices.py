@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Generator, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_RELEASED = 100
+"""Objects that are dropped in one step."""
 
 
 def drained(work: Generator[None, None, T]) -> T:
@@ -59,3 +62,19 @@ async def in_slices(work: Generator[None, None, T], slice_s: float) -> T:
         is_pending = run_until(under_way, time.perf_counter() + slice_s)
     await asyncio.sleep(0)
     return returned[0]
+
+
+async def release(held: list[Any], slice_s: float) -> None:
+    """Drop references to objects in time slices: freeing tens of thousands of them at once would delay keys and frames.
+
+    Args:
+        held: the objects; the list is emptied. Whatever else refers to one of them keeps it.
+        slice_s: length of a slice, in seconds.
+    """
+
+    def steps() -> Generator[None]:
+        while held:
+            del held[-_RELEASED:]
+            yield
+
+    await in_slices(steps(), slice_s)

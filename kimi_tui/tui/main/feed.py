@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -86,10 +86,19 @@ class Feed:
         """Yield the waiting records. The event loop gets its turn after each time slice of `slice_s` seconds."""
         until = time.perf_counter() + slice_s
         while self._waiting:
-            yield [self._waiting.popleft() for _ in range(min(CHUNK, len(self._waiting)))]
-            if time.perf_counter() >= until:
+            records = list(self._chunk())
+            yield records
+            if time.perf_counter() >= until or _exchanges(records[-1]):
                 await asyncio.sleep(0)
                 until = time.perf_counter() + slice_s
+
+    def _chunk(self) -> Iterator[EventRecord]:
+        """Take some of the waiting records, up to one that exchanges much of what is shown: others do not wait with it."""
+        for _ in range(min(CHUNK, len(self._waiting))):
+            record = self._waiting.popleft()
+            yield record
+            if _exchanges(record):
+                return
 
     def stop(self) -> None:
         """Unsubscribe from the wire."""
@@ -122,3 +131,10 @@ class Feed:
     def _come_due(self) -> None:
         self._handle = None
         self._is_due.set()
+
+
+def _exchanges(record: EventRecord) -> bool:
+    """Return whether an event exchanges much of what is shown, which takes long in a session of tens of thousands of messages."""
+    from kimi_tui.wire.events import CompactionEnd, ContextReverted, LineChanged, MarksChanged
+
+    return isinstance(record.event, (CompactionEnd, ContextReverted, LineChanged, MarksChanged))

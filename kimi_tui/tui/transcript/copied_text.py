@@ -142,6 +142,10 @@ class RowPosition(NamedTuple):
     column: int
 
 
+_JOINED = 500
+"""Texts of blocks that are put together in one step."""
+
+
 def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generator[None, None, str]:
     """Yield the source text between two positions; yields after every block, for `slices.in_slices`.
 
@@ -176,6 +180,8 @@ def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generat
         texts.append("" if high == (0, 0) else _of_view(views[-1], None, high))
     out: list[str] = []
     for at, text in enumerate(texts):
+        if at % _JOINED == 0:
+            yield
         if text:
             is_close = at and follows_closely(views[at - 1].block, heads[at - 1], views[at].block)
             out += ["\n" if is_close else "\n\n"] if out else []

@@ -48,7 +48,7 @@ from kimi_tui.tui.rows import (
 )
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import move, take_height, use_thin_scrollbar
-from kimi_tui.tui.slices import drained, in_slices
+from kimi_tui.tui.slices import drained, in_slices, release, run_until
 from kimi_tui.tui.textual_patches.widgets import set_content_size
 from kimi_tui.tui.transcript.selection import CHARACTER, LINE, TextSelection
 from kimi_tui.tui.transcript.start_page import empty_rows, facts_words, reading_rows
@@ -76,6 +76,9 @@ FLOODED_FRAME_S = 1 / 8
 FLOOD = 400
 """Characters in one frame from which on `FLOODED_FRAME_S` applies: about two thousand tokens a second."""
 MANY_BLOCKS = 2_000
+"""Blocks from a changed one on from which they are arranged in slices, before a frame shows them."""
+ARRANGE_SLICE_S = 0.003
+"""Seconds of a time slice of arranging them, and of freeing those that are gone."""
 HISTORY_FRAME_S = 0.1
 """Seconds between frames while a history is read."""
 COVERED_FRAME_S = 0.25
@@ -286,6 +289,8 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         self._changed_from: int | None = None
         """The index of the first block that has changed since it was drawn; None if none has."""
         self._frame: asyncio.TimerHandle | None = None
+        self._arranging: tuple[int, Generator[None]] | None = None
+        """The index of the first of thousands of blocks that are arranged in slices, and that work; a whole frame does it at once."""
         self._drawn_at = 0.0
         self._n_waiting = 0
         """The characters that were not laid out when the newest frame was due; 0 once one was drawn."""
@@ -475,7 +480,11 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         for handle in (self._frame, self._tick, self._measurement):
             if handle is not None:
                 handle.cancel()
-        self._frame = self._tick = self._measurement = None
+        self._frame = self._tick = self._measurement = self._arranging = None
+        views = self.flow.views if self.flow is not None else ()
+        if len(views) >= MANY_BLOCKS:
+            held = [*views, *self.blocks]
+            self._callbacks.start(release(held, ARRANGE_SLICE_S))
         self._model = self._viewport = self._selection = self._search = self._copying = None
 
     def on_resize(self) -> None:
@@ -488,8 +497,8 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
             and chosen_row is not None
             and self.top <= chosen_row < self.top + viewport.height
         )
-        if self._changed_from is not None and viewport is not None:
-            self._draw()
+        if viewport is not None and self._changed_from is not None:
+            self._draw_in_time()
         if (viewport := self._ready_viewport()) is not None:
             viewport.resize(self.room())
             self._take_position(viewport)
@@ -554,6 +563,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
             flow: the layout of its blocks, if there is one already.
         """
         self.finish_motion()
+        self._arranging = None
         if model.blocks:
             self.warm_up()
         self.end_copying()
@@ -669,12 +679,14 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
 
     def uncovered(self) -> None:
         """Draw the changes that were made while a dialog covered the transcript."""
-        if self._changed_from is not None:
-            self._draw()
+        if self._arranging is None and self._changed_from is not None:
+            self._draw_in_time()
 
     def _draw_soon(self, frame_s: float, *, at_once: bool = False) -> None:
         if (self._frame is not None and not at_once) or not self.is_ready:
             return
+        if self._arranging is not None:
+            return  # what has changed since is drawn with its last slice
         if not self.screen.is_active:
             frame_s = max(frame_s, COVERED_FRAME_S)
         due, now = self._drawn_at + frame_s, asyncio.get_running_loop().time()
@@ -697,13 +709,55 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
             self._frame = self._callbacks.call_later(FRAME_S, self._frame_due)
         else:
             self._n_waiting = 0
+            self._draw_in_time()
+
+    def _draw_changes(self) -> None:
+        """Draw what has changed, all of it at once: what follows acts on the rows of the present blocks."""
+        if self._changed_from is not None or self._arranging is not None:
             self._draw()
+
+    def _draw_in_time(self) -> None:
+        """Draw; where thousands of blocks may have changed, in slices, during which the former rows are shown."""
+        if self._frame is not None:
+            self._frame.cancel()
+            self._frame = None
+        first, viewport = self._changed_from, self._ready_viewport()
+        if self._arranging is None:
+            n_blocks = max(len(self.blocks), len(viewport.flow.views)) if viewport else 0
+            if first is None or viewport is None or self._motion or n_blocks - first < MANY_BLOCKS:
+                self._draw()
+                return
+            self._arranging = first, self._arrange(viewport, list(self.blocks), first)
+            self._changed_from = None
+        if run_until(self._arranging[1], time.perf_counter() + ARRANGE_SLICE_S):
+            self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw_in_time)
+
+    def _arrange(self, viewport: Viewport, blocks: list[Block], first: int) -> Generator[None]:
+        """Arrange the blocks in small steps, and show them."""
+        arranged = yield from viewport.flow.arranged(blocks)
+        self._arranging = None
+        if arranged is None or self._motion is not None or self._ready_viewport() is not viewport:
+            # Something else has changed the rows, or covers them.
+            self._mark_changed(first)
+            self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw_in_time)
+            return
+        top = self.top
+        freed = viewport.take(arranged)
+        self._show_updated(viewport, first, top)
+        self.run_worker(
+            reported(self, partial(in_slices, freed, ARRANGE_SLICE_S)), group="arranged"
+        )
+        if self._changed_from is not None and self._frame is None:
+            self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw_in_time)
 
     def _draw(self) -> None:
         """Update rows, height and position, and request a repaint of the changed rows."""
         if self._frame is not None:
             self._frame.cancel()
             self._frame = None
+        if self._arranging is not None:
+            self._mark_changed(self._arranging[0])
+            self._arranging = None
         model = self._model
         if model is None or self._changed_from is None or self._motion is not None:
             return
@@ -712,9 +766,20 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         if (viewport := self._ready_viewport()) is None:
             return
         first, self._changed_from = self._changed_from, None
-        self._empty = None
         top = self.top
         viewport.update(model.blocks, first)
+        self._show_updated(viewport, first, top)
+
+    def _show_updated(self, viewport: Viewport, first: int, top: int) -> None:
+        """Set height and position after the blocks of the viewport were updated, and request a repaint of the changed rows.
+
+        Args:
+            viewport: the rows on view.
+            first: the index of the first block that may have changed.
+            top: the first visible row before.
+        """
+        model = self._loaded_model()
+        self._empty = None
         if self._dropped_from is not None:
             self._update_dropped()
         if self._copying is not None and self._copying.place is None:
@@ -808,8 +873,10 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
             words_stay: whether the user's messages and pinned ones stay, as with a D-Mail.
         """
         self.finish_motion()
-        if self._changed_from is not None:
-            self._draw()
+        if checkpoint_id is not None:
+            self._draw_changes()
+        elif self._changed_from is not None:
+            self._draw_in_time()
         self._dropped_from, self._words_stay = checkpoint_id, words_stay
         self._update_dropped()
         viewport = self._ready_viewport()
@@ -914,7 +981,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         self.set_reactive(Transcript.motion_progress, 1.0)
         if self._changed_from is not None:
             # This draws all changes since the beginning of the animation.
-            self._draw()
+            self._draw_in_time()
         self.refresh_rows()
 
     def watch_motion_progress(self) -> None:
@@ -1359,6 +1426,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         """Fold or unfold a block; its title row stays in place, or is made visible."""
         model = self._loaded_model()
         self.finish_motion()
+        self._draw_changes()
         change = model.toggle(block)
         if change.first is None:
             return
@@ -1411,7 +1479,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         self._selection_copied(await in_slices(copied, COPY_SLICE_S))
         # A block that was laid out for the copy may be higher than estimated.
         self._mark_changed(first)
-        self._draw()
+        self._draw_in_time()
 
     def _selection_copied(self, text: str) -> None:
         text = text.rstrip("\n")

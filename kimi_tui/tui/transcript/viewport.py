@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from math import inf
 from time import thread_time
 from typing import Any
@@ -61,6 +62,10 @@ AT_ONCE_ROWS = 1_000
 """The rows of the first slice of any other block; a later one has `SLICE_ROWS`."""
 MEASURED = 500
 """Blocks whose height for another width is estimated in one slice."""
+ARRANGED = 250
+"""Blocks that are arranged in one step where thousands have changed."""
+CHUNK = 128
+"""Views whose rows are summed up together: a change of one costs a sum of these, and not of all views below it."""
 KEPT_ROWS = 5_000
 """About how many rows are kept laid out; those farthest from the screen are dropped first."""
 KEPT_STRIPS = 400
@@ -145,6 +150,71 @@ class View:
         return self.gap + self.height
 
 
+class _Starts:
+    """The first row of each view, kept as sums of chunks of them, so that a change of one view costs the same in any place.
+
+    Args:
+        views: all views; the list is read when a row is asked for.
+    """
+
+    def __init__(self, views: list[View]) -> None:
+        self._views = views
+        self._within: list[list[int] | None] = []
+        """Of each chunk the rows of it above each of its views, and at the end all of them; None where they are to be summed up."""
+        self._tops = [0]
+        """The first row of each chunk."""
+        self._known = 0
+        """The last chunk whose first row is valid."""
+
+    def forget(self, index: int) -> None:
+        """Sum up anew what the height of a view is part of."""
+        chunk = index // CHUNK
+        if chunk < len(self._within):
+            self._within[chunk] = None
+        self._known = min(self._known, chunk)
+
+    def cut(self, index: int) -> None:
+        """Sum up anew all views from an index on, as others are there now."""
+        chunk = index // CHUNK
+        del self._within[chunk:]
+        del self._tops[chunk + 1 :]
+        self._known = min(self._known, chunk)
+
+    def start(self, index: int) -> int:
+        """Return the first row of a view; for the index after the last view the height of all."""
+        chunk, at = divmod(index, CHUNK)
+        return self._top(chunk) + (self._sums(chunk)[at] if at else 0)
+
+    def find(self, row: int) -> tuple[int, int]:
+        """Return the index of the view that a row belongs to, and the row within it."""
+        n_chunks = max(1, -(-len(self._views) // CHUNK))
+        self._top(n_chunks - 1)
+        chunk = max(0, bisect_right(self._tops, row, 0, n_chunks) - 1)
+        sums, top = self._sums(chunk), self._tops[chunk]
+        at = max(0, bisect_right(sums, row - top, 0, len(sums) - 1) - 1)
+        return chunk * CHUNK + at, row - top - sums[at]
+
+    def _top(self, chunk: int) -> int:
+        tops = self._tops
+        for before in range(self._known, chunk):
+            top = tops[before] + self._sums(before)[-1]
+            if before + 1 < len(tops):
+                tops[before + 1] = top
+            else:
+                tops.append(top)
+        self._known = max(self._known, chunk)
+        return tops[chunk]
+
+    def _sums(self, chunk: int) -> list[int]:
+        within = self._within
+        within.extend([None] * (chunk + 1 - len(within)))
+        sums = within[chunk]
+        if sums is None:
+            views = self._views[chunk * CHUNK : (chunk + 1) * CHUNK]
+            sums = within[chunk] = [*accumulate((view.rows for view in views), initial=0)]
+        return sums
+
+
 Place = tuple[View | None, int, Line]
 """A row: the view, the index among its lines (-1: its gap), and the line."""
 _NOWHERE: Place = (None, -1, BLANK)
@@ -162,9 +232,12 @@ class Flow:
         self.room = room
         self.views: list[View] = []
         self.positions: list[TextPosition] = []
-        self._starts: list[int] = [0]
-        self._known = 0
-        """The last index up to which `_starts` is valid."""
+        self._starts = _Starts(self.views)
+        self._next: Flow | None = None
+        """The flow that is being arranged to replace what this one holds."""
+        self._seams: set[int] = set()
+        """The indices in that flow whose gap depends on a view that has changed meanwhile."""
+        self._n_updates = 0
         self._laid_rows = 0
         self._painted: set[View] = set()
         """The views that have strips."""
@@ -206,33 +279,23 @@ class Flow:
 
     def start(self, index: int) -> int:
         """Return the first row of a view, its gap included; for the index after the last view the height of all."""
-        starts, views = self._starts, self.views
-        if len(starts) != len(views) + 1:
-            del starts[len(views) + 1 :]
-            starts.extend([0] * (len(views) + 1 - len(starts)))
-            self._known = min(self._known, len(views))
-        for at in range(self._known, index):
-            starts[at + 1] = starts[at] + views[at].gap + views[at].height
-        self._known = max(self._known, index)
-        return starts[index]
+        return self._starts.start(index)
 
     def turn_row(self, row: int, step: int) -> int:
         """Return the row of the user's message before (-1) or after (1) a row; 0 or the height if there is none."""
-        starts = [
-            self.start(index) + view.gap
-            for index, view in enumerate(self.views)
-            if isinstance(view.block, UserBlock)
-        ]
-        if step < 0:
-            return max((start for start in starts if start < row), default=0)
-        return min((start for start in starts if start > row), default=self.height)
+        index, _ = self.find(row)
+        n_views = len(self.views)
+        places = range(min(index, n_views - 1), -1, -1) if step < 0 else range(index, n_views)
+        for place in places:
+            view = self.views[place]
+            start = self.start(place) + view.gap
+            if isinstance(view.block, UserBlock) and (start < row if step < 0 else start > row):
+                return start
+        return 0 if step < 0 else self.height
 
     def find(self, row: int) -> tuple[int, int]:
         """Return the index of the view that a row belongs to, and the row within the view, its gap included."""
-        n_views = len(self.views)
-        self.start(n_views)  # the starts of all views before it are valid then
-        index = max(0, bisect_right(self._starts, row, 0, n_views) - 1)
-        return index, row - self._starts[index]
+        return self._starts.find(row)
 
     def index_of(self, mark: TextPosition) -> int | None:
         """Return the index of the view of a position; None if its block was removed."""
@@ -265,12 +328,19 @@ class Flow:
 
     def _forget_starts(self, index: int) -> None:
         """Invalidate the starts of the views after one whose height changed."""
-        self._known = min(self._known, index)
+        self._starts.forget(index)
+        if self._next is not None:
+            place = self._next.index_of_key(self.views[index].block.key)
+            if place is not None:
+                self._next._starts.forget(place)
+                self._seams.add(place + 1)
 
     # --- changes
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
         """Update the views from block `first` on, of which any may have been changed, added or removed."""
+        self._n_updates += 1
+        self._next = None
         self._unfinished.clear()
         first = max(0, min(first, len(self.views)))
         # Only one of thousands of cards of a step changes at a time.
@@ -279,6 +349,21 @@ class Flow:
             if view.block is not block:
                 break
             kept += 1
+        if kept < max(len(self.views), len(blocks)):
+            self._exchange(blocks, kept)
+        is_changed = False
+        for index in range(first, len(self.views)):
+            view = self.views[index]
+            was_changed, is_changed = is_changed, index >= kept
+            if view.sized != view.block.version:
+                is_changed = True
+                self._forget_starts(index)
+                self._estimate(view)
+            if is_changed or was_changed:
+                self._regap(index)
+
+    def _exchange(self, blocks: Sequence[Block], kept: int) -> None:
+        """Have the views from an index on show these blocks: the known ones among them keep their views."""
         old = self.views[kept:]
         known = {view.block.key: view for view in old} if old else {}
         fresh: list[View] = []
@@ -299,23 +384,85 @@ class Flow:
             self._places.pop(view.block.key, None)
         for place, view in enumerate(fresh, kept):
             self._places[view.block.key] = place
-        self._forget_starts(kept)
-        is_changed = False
-        for index in range(first, len(self.views)):
-            view = self.views[index]
-            was_changed, is_changed = is_changed, index >= kept
-            if view.sized != view.block.version:
-                view.sized, is_changed = view.block.version, True
-                self._forget_starts(index)
-                if view.version == view.block.version:
-                    pass
-                elif not view.laid:
-                    view.height = probable_height(view.block, self.room)
-                elif view.answer is not None:
-                    # Outside the screen its height grows by estimate; on the screen it is laid out at once.
-                    view.height = max(view.height, probable_height(view.block, self.room))
-            if is_changed or was_changed:
+        self._starts.cut(kept)
+
+    def _estimate(self, view: View) -> None:
+        """Estimate the height of a view whose block has changed."""
+        view.sized = view.block.version
+        if view.version == view.block.version:
+            return
+        if not view.laid:
+            view.height = probable_height(view.block, self.room)
+        elif view.answer is not None:
+            # Outside the screen its height grows by estimate; on the screen it is laid out at once.
+            view.height = max(view.height, probable_height(view.block, self.room))
+
+    def arranged(self, blocks: Sequence[Block]) -> Generator[None, None, Flow | None]:
+        """Arrange the blocks in small steps in a flow of their own, which `take` puts in place of what is here.
+
+        It shares the views of the blocks that are known here. This flow may be used meanwhile.
+
+        Args:
+            blocks: all blocks; not to be changed meanwhile.
+
+        Returns:
+            the flow; None if this one was updated or got another width meanwhile.
+        """
+        count = self._n_updates
+        fresh = self._next = Flow(self.room)
+        self._seams.clear()
+        for start in range(0, len(blocks), ARRANGED):
+            fresh._adopt(blocks[start : start + ARRANGED], self)
+            fresh.start(len(fresh.views))
+            yield
+            if self._n_updates != count or self._next is not fresh:
+                return None
+        return fresh
+
+    def _adopt(self, blocks: Sequence[Block], other: Flow) -> None:
+        """Append blocks, with the views that they have in another flow."""
+        first = len(self.views)
+        for block in blocks:
+            at = other.index_of_key(block.key)
+            view = other.views[at] if at is not None else None
+            if view is None or view.block is not block:
+                exchanged, view, at = view, View(block), None
+                if exchanged is not None and any(m.key == block.key for m in other.positions):
+                    view.marked = exchanged.marked or exchanged.lines
+            index = self._places[block.key] = len(self.views)
+            self.views.append(view)
+            before = view.rows
+            if view.sized != block.version:
+                self._estimate(view)
+            if at is None or at == 0 or index == 0 or other.views[at - 1] is not self.views[-2]:
                 self._regap(index)
+            if at is not None and view.rows != before:
+                other._starts.forget(at)
+        self._starts.cut(first)
+
+    def take(self, fresh: Flow) -> Generator[None]:
+        """Show what was arranged; returns a generator that frees what was here in small steps: thousands of views take long."""
+        former, self.views = self.views, fresh.views
+        self._starts, self._places, self._next = fresh._starts, fresh._places, None
+        self._n_updates += 1
+        self._unfinished.clear()
+        for index in self._seams:
+            if index < len(self.views):
+                self._regap(index)
+        return self._freed(former)
+
+    def _freed(self, former: list[View]) -> Generator[None]:
+        while former:
+            for view in former[-ARRANGED:]:
+                if view.laid and self.index_of_view(view) is None:
+                    self._laid_rows -= len(view.lines)
+            del former[-ARRANGED:]
+            yield
+
+    def index_of_view(self, view: View) -> int | None:
+        """Return the index of a view; None if it is not here any more."""
+        index = self.index_of_key(view.block.key)
+        return index if index is not None and self.views[index] is view else None
 
     def resize(self, room: LayoutRoom) -> None:
         """Set another width: rows are laid out again when they are needed, those of kept positions at once.
@@ -323,6 +470,8 @@ class Flow:
         The heights of the other blocks are the former ones until the last call of `measure`.
         """
         self.room = room
+        self._n_updates += 1
+        self._next = None
         old = {
             index: self.views[index].marked or self.views[index].lines
             for mark in self.positions
@@ -357,22 +506,29 @@ class Flow:
         Args:
             forgotten: the former rows, freed in slices: freeing thousands of them takes as long as measuring.
         """
-        heights: dict[View, tuple[int, int]] = {}
+        heights: list[tuple[View, int, int]] = []
         for start in range(0, len(self.views), MEASURED):
             if start:
                 yield True
             del forgotten[-MEASURED:]
             for view in self.views[start : start + MEASURED]:
-                heights[view] = view.block.version, probable_height(view.block, self.room)
-        for index, view in enumerate(self.views):
-            version, height = heights.get(view, (-1, 0))
-            # Blocks that came or changed meanwhile were measured for this width.
-            if view.laid or version != view.block.version or height == view.height:
-                continue
-            view.height = height
-            self._forget_starts(index)
-            self._regap(index)
-            if index + 1 < len(self.views):
+                height = probable_height(view.block, self.room)
+                if height != view.height:
+                    heights.append((view, view.block.version, height))
+        regapped: list[View] = []
+        for view, version, height in heights:
+            # Blocks that changed meanwhile were measured for this width.
+            if not view.laid and version == view.block.version:
+                view.height = height
+                # The gap below anything else is the same for all heights.
+                if isinstance(view.block, ToolBlock):
+                    regapped.append(view)
+        for flow in (self, self._next):
+            if flow is not None:
+                flow._starts.cut(0)
+        for view in regapped:
+            index = self.index_of_view(view)
+            if index is not None and index + 1 < len(self.views):
                 self._regap(index + 1)
 
     def repaint(self) -> None:
@@ -736,12 +892,23 @@ class Viewport:
 
     def update(self, blocks: Sequence[Block], first: int) -> None:
         """Update the blocks from `first` on, as `Flow.update`; call `settle` next."""
+        with self._exchanging():
+            self.flow.update(blocks, first)
+
+    def take(self, arranged: Flow) -> Generator[None]:
+        """Show what `Flow.arranged` made, as `update` does; returns the generator of `Flow.take`, to be run in small steps."""
+        with self._exchanging():
+            return self.flow.take(arranged)
+
+    @contextmanager
+    def _exchanging(self) -> Generator[None]:
+        """Keep what is read in place while blocks are exchanged."""
         flow = self.flow
         if self.follows:
-            flow.update(blocks, first)
+            yield
             return
         before, visible = flow.height, self._visible_blocks()
-        flow.update(blocks, first)
+        yield
         self._read_what_is_left(visible)
         if flow.height < before:
             # After rows were removed, new rows count as new even if the conversation was longer before.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from textual.strip import Strip
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock, UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.tui.rows import BLANK, LayoutRoom, Line, Span
+from kimi_tui.tui.slices import drained
 from kimi_tui.tui.transcript import viewport as viewport_module
 from kimi_tui.tui.transcript.code import colour
 from kimi_tui.tui.transcript.layout import rows_of
@@ -691,3 +693,88 @@ def test_a_block_is_found_by_its_key_without_looking_through_the_others() -> Non
         return n_steps(lambda: [flow.index_of(TextPosition(key, 0, 0)) for key in (middle, gone)])
 
     assert work(300) < 2 * work(20)
+
+
+def arrange(flow: Flow, blocks: Sequence[Block]) -> bool:
+    """Run the arrangement and take it; return whether it was not disturbed."""
+    arranged = drained(flow.arranged(blocks))
+    if arranged is not None:
+        drained(flow.take(arranged))
+    return arranged is not None
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30), st.booleans()), max_size=5))
+def test_what_is_arranged_in_steps_is_as_if_it_were_updated_at_once(
+    changes: list[tuple[int, int, bool]],
+) -> None:
+    every = flow_of(long_talk(12))[0].blocks
+    blocks, others = every[:31], every[31:]
+    flow = Flow(ROOM)
+    shown: list[Block] = list(blocks)
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(viewport_module, "ARRANGED", 5)
+        few.setattr(viewport_module, "CHUNK", 4)
+        flow.update(blocks, 0)
+        for kept, more, goes_back in changes:
+            shown = list(blocks) if goes_back else [*shown[:kept], *others[:more]]
+            shown = list(dict.fromkeys(shown))
+            if flow.views:
+                flow.lay_out(min(kept, len(flow.views) - 1))
+            assert arrange(flow, shown)
+            at_once = Flow(ROOM)
+            at_once.update(shown, 0)
+            for index, view in enumerate(flow.views):
+                assert view.block is shown[index] is flow.views[index].block
+                assert flow.index_of_key(view.block.key) == index
+                if view.laid:
+                    at_once.lay_out(index)
+            places = range(len(shown) + 1)
+            assert [flow.start(n) for n in places] == [at_once.start(n) for n in places]
+            rows = range(flow.height)
+            assert [flow.find(row) for row in rows] == [at_once.find(row) for row in rows]
+            assert flow._laid_rows == at_once._laid_rows  # pyright: ignore[reportPrivateUsage]
+
+
+def test_rows_that_change_while_others_are_arranged_are_where_they_are_drawn() -> None:
+    talk = Conversation()
+    for n in range(400):
+        talk.user(f"Question {n}")
+        talk.step(text="# Answer\n" + "word " * 40 + "\n\n| a | b |\n|---|---|\n| 1 | 2 |")
+        talk.end()
+    model, flow = flow_of(talk)
+    work = flow.arranged(model.blocks[:700])
+    next(work)
+    next(work)
+    # Laid out, answers have other heights than those that were estimated.
+    before = flow.height
+    for index in range(0, 450):
+        flow.lay_out(index)
+    assert flow.height != before
+    arranged = drained(work)
+    assert arranged is not None
+    drained(flow.take(arranged))
+    heights = [view.rows for view in flow.views]
+    assert flow.height == sum(heights)
+    assert flow.find(sum(heights[:500])) == (500, 0)
+
+
+def test_what_is_arranged_is_given_up_where_the_blocks_are_updated_meanwhile() -> None:
+    model, flow = flow_of(long_talk(200))
+    work = flow.arranged(model.blocks[:700])
+    next(work)
+    flow.update(model.blocks[:750], 0)
+    assert drained(work) is None
+    assert [view.block for view in flow.views] == list(model.blocks[:750])
+
+
+def test_no_step_of_arranging_takes_longer_with_more_blocks() -> None:
+    costs: list[int] = []
+    for turns in (200, 400):
+        model, flow = flow_of(long_talk(turns))
+        work = flow.arranged(model.blocks[:100] + model.blocks[300:])
+        most = 0
+
+        for _ in range(3):
+            most = max(most, n_steps(partial(next, work, None)))
+        costs.append(most)
+    assert costs[1] < costs[0] * 1.2

@@ -503,7 +503,8 @@ async def export(main: MainParts, argument: str) -> None:
         return
     soul = await main.conversation.opened("lines")
     text = await soul.lines.markdown(Target(END))
-    if not text.strip():
+    # A stripped copy of a long conversation would take as long as a frame.
+    if not text or text.isspace():
         main.bench.tell("There is nothing to export yet.")
         return
     folder = Path(main.bench.transcript.work_dir)
