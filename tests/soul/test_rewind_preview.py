@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import Answer, call, calls, gate, say
-from support.soul import Stage, stage
+from support.chat_server import Answer, call, calls, gate, say, status
+from support.soul import Stage, stage, until_end
 
 from kimi_tui.llm.message import FunctionCall, Message, ToolCall
 from kimi_tui.session import context_index, schema
@@ -256,6 +256,15 @@ async def test_an_undo_is_previewed_with_the_figures_that_come_back(tmp_path: Pa
         assert (seen.tokens_before, seen.tokens_after) == (on.soul.used, full)
         await on.soul.travel.undo()
         assert on.soul.used == full
+        assert not on.soul.status.estimated
+        # What no server has counted stays an estimate.
+        on.server.script(status(400, {"error": {"message": "no"}}))
+        await until_end(on.soul.run("third"))
+        assert on.soul.status.estimated
+        used = on.soul.used
+        await on.soul.travel.rewind(Target(2))
+        await on.soul.travel.undo()
+        assert (on.soul.used, on.soul.status.estimated) == (used, True)
 
 
 async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loop(
