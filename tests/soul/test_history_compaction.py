@@ -23,7 +23,7 @@ from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.tool_results import outcome_of
-from kimi_tui.wire.events import EventRecord
+from kimi_tui.wire.events import CompactionEnd, EventRecord
 
 Shown = list[tuple[str, bool]]
 
@@ -226,17 +226,31 @@ async def test_a_summary_without_what_it_replaced_is_shown_with_what_was_kept_be
         await pinned_turns(on)
         on.server.script(say("SUMMARY"))
         await on.soul.compact()
+        (end,) = on.ear.of(CompactionEnd)
         await on.soul.aclose()
         path = on.session.dir / "context.jsonl"
         records = [json.loads(line) for line in path.read_text().splitlines()]
         kept = [r for r in records if r.get("id", 0) == 0 and not is_marker(r)]
         path.write_text("".join(json.dumps(r) + "\n" for r in kept))
-        on.session.record.path.unlink()
         (on.session.dir / "context_1.jsonl").unlink()
-        on.session = on.store.find(on.session.id)
+        # The journal knows what the compaction freed; without it nothing does.
+        for lost in ("wire.jsonl", "worldlines.jsonl"):
+            (on.session.dir / lost).unlink()
+            on.session = on.store.find(on.session.id)
+            await on.open()
+            assert sent(on) == ["SUMMARY", "first", "and hurry", "fourth", "four"]
+            await check(on, ROWS[:1])
+            told = [one.event for one in await on.soul.history()]
+            (again,) = (one for one in told if isinstance(one, CompactionEnd))
+            if lost == "wire.jsonl":
+                assert (again.tokens_before, again.tokens_after) == (
+                    end.tokens_before,
+                    end.tokens_after,
+                )
+            else:
+                assert again.tokens_before == again.tokens_after
+            await on.soul.aclose()
         await on.open()
-        assert sent(on) == ["SUMMARY", "first", "and hurry", "fourth", "four"]
-        await check(on, ROWS[:1])
 
 
 async def test_a_compaction_that_cannot_be_told_has_ended_all_the_same(
