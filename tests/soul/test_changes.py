@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.chat_server import call, say, status
+from support.chat_server import call, gate, say, status
 from support.soul import next_event, stage
 
 from kimi_tui.llm.errors import LLMError
@@ -265,6 +265,11 @@ async def test_a_message_is_drafted_and_unwrapped(tmp_path: Path, repository: Pa
             await on.soul.changes.draft_message(found)
         with pytest.raises(LLMError):
             await on.soul.changes.draft_message(found)
+        on.server.script(gate(0, say("Add three")))
+        drafting = asyncio.create_task(on.soul.changes.draft_message(found))
+        await on.server.at_gate.wait()
+        await on.soul.interrupt()
+        assert await drafting == ""
 
 
 def changed(*texts: tuple[str, str]) -> Sequence[FileDifference]:

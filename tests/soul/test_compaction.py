@@ -506,6 +506,7 @@ async def test_a_second_refusal_is_an_error(tmp_path: Path) -> None:
         on.server.script(status(400, TOO_LONG), say("SUMMARY"), status(400, TOO_LONG))
         await until_end(on.soul.run("four"))
         assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
+        assert [one.automatic for one in on.ear.of(ev.CompactionBegin)] == [True]
         assert len(on.ear.of(ev.CompactionEnd)) == 1
         assert on.server.left == 0
 

@@ -393,3 +393,15 @@ async def test_a_single_result_costs_what_its_step_added_failed_or_not(
             one for one in (await on.soul.travel.preview(Target(0))).dropped if one.kind == "tool"
         ]
         assert (row.failed, row.tokens) == (path == "none", 700)
+        # The same behind another turn.
+        on.server.script(
+            call("ReadFile", {"path": path}, usage=(4_000, 20)), say("done", usage=(4_300, 10))
+        )
+        await on.soul.run("again")
+        here = [one.id for one in on.session.context.checkpoints][3]
+        (row,) = [
+            one
+            for one in (await on.soul.travel.preview(Target(here))).dropped
+            if one.kind == "tool"
+        ]
+        assert row.tokens == 300
