@@ -30,15 +30,14 @@ class AgentModel(ChatProvider):
 
     def learn(
         self, *, name: str | None = None, window: int | None = None, sees: bool | None = None
-    ) -> bool:
-        """Take over what the agent says; return whether that is news.
+    ) -> None:
+        """Take over what the agent says.
 
         Args:
             name: the name of its model.
             window: the size of the context in tokens.
             sees: whether prompts may have images.
         """
-        before = self._info
         if name is not None:
             self._info = replace(self._info, model=name or self._title)
         if window is not None:
@@ -46,7 +45,6 @@ class AgentModel(ChatProvider):
         if sees is not None:
             able: set[Capability] = {"tools", "image_in"} if sees else {"tools"}
             self._info = replace(self._info, capabilities=frozenset(able))
-        return self._info != before
 
     async def generate(self, *_: object, **_options: object) -> AsyncGenerator[StreamItem]:
         """Refuse: the program has no way to ask the model itself.

@@ -72,8 +72,6 @@ class UserMarks:
         """
         root = self._root(uid)
         async with self._lock:
-            if root != uid and uid in self._session.marks.bookmarks:
-                await asyncio.to_thread(self._session.bookmark, uid, "")
             await asyncio.to_thread(self._session.bookmark, root, " ".join(name.split()))
         self.publish()
 
@@ -88,8 +86,6 @@ class UserMarks:
         """
         root = self._root(uid)
         async with self._lock:
-            if root != uid and (uid, number) in self._session.marks.pins:
-                await asyncio.to_thread(self._session.change_pins, {(uid, number)}, False)
             await asyncio.to_thread(self._session.change_pins, {(root, number)}, pinned)
         self.publish()
 

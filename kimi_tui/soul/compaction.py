@@ -1033,7 +1033,9 @@ class _Kept:
         # If all messages stay, a message's number (which pins use) is still valid under the old name.
         is_same = self.numbers == list(range(len(self.numbers)))
         records = [one for one in self.records if is_same or not isinstance(one, TokenCount)]
-        renamed = Renamed(new_uid(), point.uid, tuple(self.numbers) if self.n_dropped else ())
+        # Reminders are not shown, but one that was dropped between two messages changes the number of the second.
+        kept = () if is_same and not self.n_dropped else tuple(self.numbers)
+        renamed = Renamed(new_uid(), point.uid, kept)
         was = root_of(point) if is_same else None
         begin = NewCheckpoint(marker=self.marker, was=was, uid=renamed.uid, at=point.at)
         return [begin, *records], renamed

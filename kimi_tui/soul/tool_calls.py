@@ -450,7 +450,6 @@ class _RunningCall:
                 f"Run {shown}? A hook wants you to decide.",
                 call.arguments if said.arguments is None else said.arguments,
                 where=f"{said.asks}: {one_line(said.reason)}",
-                protected=True,
             )
             await self._runtime.approval.ask(question, key=call.key, tool=call.name)
         self._waited_s += time.monotonic() - asked_at

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.chat_server import Answer, call, say
+from support.chat_server import Answer, call, calls, say
 from support.commands import HeldOnce, Place, held_once
 
 from kimi_tui.session.session import Session
@@ -81,6 +81,15 @@ def test_the_step_that_broke_it_is_found_and_nothing_is_touched(place: Place) ->
     assert "kimi-tui rewind 2 --files restore" in ran.out
     assert times(place.work) == before
     assert left_over(place) == []
+
+
+def test_all_files_of_a_step_are_one_change(place: Place) -> None:
+    files = {"src/app.py": "one\n", "src/other.py": "broken\n"}
+    both = [("WriteFile", {"path": path, "content": text}) for path, text in files.items()]
+    place.hold([calls(both), say("done")], "go on")
+    found = place.run("bisect", "--json", "--", "! test -e src/other.py").json
+    (change,) = found["changes"]
+    assert (change["cause"], change["files"]) == ("step", sorted(files))
 
 
 @pytest.mark.exhaustive

@@ -82,6 +82,9 @@ def test_turns_and_steps_become_commits_and_nothing_else_changes(place: Place) -
         'kimi-tui: "x.log" is left out: file snapshots ignore it.',
         "",
     ]
+    steps = place.run("to-git", "--dry-run", "--per", "step", "--branch", "steps").out
+    assert "I write two in capitals." in steps
+    assert "As you asked." not in steps
     asked = place.run("to-git", "--branch", "turns")
     assert asked.code == 1
     assert "use --yes" in asked.err

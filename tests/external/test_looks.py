@@ -9,7 +9,16 @@ import pytest
 
 pytest.importorskip("acp", reason="the package agent-client-protocol is not installed")
 
-from kimi_tui.external.looks import _plain, _plain_command, _task_of, shown_path, unfenced
+from acp import schema
+
+from kimi_tui.external.looks import (
+    CallFacts,
+    _plain,
+    _plain_command,
+    _task_of,
+    shown_path,
+    unfenced,
+)
 from kimi_tui.external.servers import _check_limits, _NotHanded
 from kimi_tui.mcp.config import ServerConfig
 
@@ -111,3 +120,40 @@ def test_a_server_with_limits_that_only_we_keep_is_not_handed_over(
         return
     with pytest.raises(_NotHanded, match=why):
         _check_limits(config, has_tools_off=has_tools_off)
+
+
+def told(kind: Any, **fields: Any) -> CallFacts:
+    """Return what is known of a call after its first update."""
+    facts = CallFacts("1")
+    start = schema.ToolCallStart(
+        session_update="tool_call", tool_call_id="1", title="The title", kind=kind, **fields
+    )
+    facts.take(start)
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "name", "about"),
+    [
+        ("execute", {"command": "ls"}, "Shell", {"command": "ls"}),
+        ("execute", {}, "Shell", {"command": "The title"}),
+        ("search", {"query": "x", "glob": "*"}, "Grep", {"pattern": "x"}),
+        ("search", {"pattern": ""}, "Grep", {"pattern": "The title"}),
+        ("fetch", {"url": "https://a.org"}, "FetchURL", {"url": "https://a.org"}),
+        ("fetch", {"url": 1}, "FetchURL", {"url": "The title"}),
+        ("read", {}, "Look at", {"description": "The title"}),
+    ],
+)
+def test_a_call_looks_like_the_tool_that_does_the_same(
+    kind: str, given: dict[str, Any], name: str, about: dict[str, str]
+) -> None:
+    look = told(kind, raw_input=given).look("/work")
+    assert (look.name, {key: look.arguments[key] for key in about}) == (name, about)
+
+
+def test_output_that_begins_like_arguments_is_shown_where_these_are_known() -> None:
+    text = schema.ContentToolCallContent(
+        type="content", content=schema.TextContentBlock(type="text", text='{"a":')
+    )
+    assert told("execute", content=[text]).text() == ""
+    assert told("execute", content=[text], raw_input={"command": "cat"}).text() == '{"a":'

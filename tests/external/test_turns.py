@@ -11,7 +11,7 @@ import pytest
 
 from kimi_tui.agent_parts import parts_of
 from kimi_tui.config.settings import ConfigError
-from kimi_tui.external.connection import AgentFailed
+from kimi_tui.external.connection import _MOST_AHEAD, AgentFailed
 from kimi_tui.launch import Options, launch_of
 from kimi_tui.soul.errors import RunCancelled
 from kimi_tui.soul.rewind_values import Target
@@ -29,7 +29,7 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         assert parts_of(one.soul) == {"session", "travel", "lines", "marks"}
         said = await one.say(
             "think Let me see.",
-            "plan look,edit",
+            *["plan look,edit"] * 2,
             "say I write.",
             "write a.txt one",
             "say Done.",
@@ -37,7 +37,9 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         )
         assert said == "I write. Done. "
         assert [one.text for one in one.of(ev.ThinkPart)] == ["Let me see."]
+        assert [step.n for step in one.of(ev.StepBegin)] == [1, 2, 3]
         results = one.of(ev.ToolResult)
+        assert [call.key for call in one.of(ev.ToolCall)] == [each.key for each in results]
         plan, edit = (result.display[0] for result in results)
         assert isinstance(plan, TodoBlock)
         assert [item.status for item in plan.items] == ["done", "in_progress"]
@@ -45,6 +47,7 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         assert (edit.path, edit.added, edit.created) == ("a.txt", 1, True)
         changed = one.of(ev.FilesChanged)[0]
         assert (changed.paths, changed.key) == (("a.txt",), results[1].key)
+        assert changed.uid == one.of(ev.CheckpointCreated)[2].uid
         # A call that changed files is followed by a checkpoint.
         kinds = [point.kind for point in one.of(ev.CheckpointCreated)]
         assert kinds == ["user", "step", "step", "step"]
@@ -58,6 +61,28 @@ async def test_a_turn_is_told_and_stored_as_one_of_our_own(desk: AgentDesk, able
         assert one.soul.agent_words == "scripted, Ask"
         await one.soul.set_setting(one.soul.settings[0], "code")
         assert one.soul.agent_words == "scripted, Code"
+        # An agent that was started anew gets the settings that the user chose.
+        with pytest.raises(AgentFailed):
+            await one.say("die 4")
+        await one.say("say Again.")
+        assert one.soul.agent_words == "scripted, Code"
+
+
+async def test_an_agent_changes_its_mode_and_shows_a_picture(desk: AgentDesk, able: Able) -> None:
+    able("modes")
+    async with desk.session() as one:
+        await one.soul.prepare_model()
+        await one.soul.begin_session()
+        assert one.soul.agent_words == "scripted, Ask"
+        assert await one.say("picture", "mode code", "say Now.") == "[image]Now. "
+        assert one.soul.agent_words == "scripted, Code"
+        title = one.soul.session.title
+        assert await one.soul.name_session() == ""
+        assert one.soul.session.title == title
+        await one.say("title A picture")
+        assert await one.soul.name_session() == one.soul.session.title == "A picture"
+        (told,) = one.of(ev.Notice)
+        assert told.text == "The mode of the agent is now: scripted, Code."
 
 
 async def test_a_change_that_failed_is_none(desk: AgentDesk) -> None:
@@ -79,7 +104,8 @@ async def test_a_question_has_exactly_the_answers_of_the_agent(desk: AgentDesk) 
         assert json.loads(said)["optionId"] == "ever"
         result = one.of(ev.ToolResult)[0]
         assert (result.output, result.is_error) == ("hi\n", False)
-        assert any(isinstance(block, ShellBlock) for block in result.display)
+        assert (asked.key, asked.tool) == (result.key, "Shell")
+        assert [one.exit_code for one in result.display if isinstance(one, ShellBlock)] == [0]
         one.answer = lambda _: "no"
         assert json.loads(await one.say("ask edit something"))["optionId"] == "no"
 
@@ -126,6 +152,12 @@ async def test_files_and_commands_are_served_in_the_folder_alone(
         assert "external_agents" in (desk.home / "config.toml").read_text()
         assert json.loads(await one.say(f"save {desk.work}/made.txt text")) == "saved"
         assert (desk.work / "made.txt").read_text() == "text\n"
+        assert json.loads(await one.say(f"save {desk.work}/made.txt text")) == "saved"
+        said = [json.loads(await one.say(f"read {path}")) for path in (desk.work, desk.work / "no")]
+        assert [each["message"] for each in said] == [
+            "it is a folder, not a regular file",
+            "Resource not found",
+        ]
         # A command is asked for as one of our own, and not again where it was just allowed.
         one.answer = lambda _: "yes"
         code, shown = json.loads(await one.say("terminal echo out; exit 3"))
@@ -137,6 +169,22 @@ async def test_files_and_commands_are_served_in_the_folder_alone(
         code, shown = json.loads(await one.say("terminal touch never"))
         assert "refused" in shown["output"]
         assert not (desk.work / "never").exists()
+        await one.soul.set_mode("ask")
+        said = json.loads(await one.say(f"save {desk.work}/made.txt other"))
+        assert said["message"] == "The user refused this. no"
+        assert (desk.work / "made.txt").read_text() == "text\n"
+
+
+async def test_a_request_without_a_call_has_a_card_and_one_of_another_session_is_refused(
+    desk: AgentDesk,
+) -> None:
+    (desk.work / "in.txt").write_text("inside\n")
+    async with desk.session("all") as one:
+        assert await one.say("alone echo out") == "out\n"
+        (started,) = one.of(ev.ToolStarted)
+        assert json.loads(started.arguments) == {"command": "echo out"}
+        assert await one.say("elsewhere") == "unknown session\n" * 4
+        assert (desk.work / "in.txt").read_text() == "inside\n"
 
 
 async def test_files_go_back_and_the_agent_is_told_the_rest_as_text(desk: AgentDesk) -> None:
@@ -178,6 +226,18 @@ async def test_a_session_goes_on_with_its_agent(desk: AgentDesk, able: Able) -> 
     async with desk.session(session=session_id) as one:
         assert json.loads(await one.say("know")) == ["write a.txt one", "know"]
         assert "REPEATED" not in str(one.events)
+    able("fork load")
+    async with desk.session(session=session_id) as one:
+        await one.soul.begin_session()
+        await one.say("say Where I was.")
+        assert len(desk.sent_of("session/fork")) == 1
+        # The program says nothing of its own.
+        await one.soul.set_mode("plan")
+        await one.say("say On.")
+        prompts = [
+            [part["text"] for part in each["prompt"]] for each in desk.sent_of("session/prompt")
+        ]
+        assert prompts == [["write a.txt one"], ["know"], ["say Where I was."], ["say On."]]
     # Without its program the session is shown, and a turn says what is missing.
     desk.configure(["no-such-agent"])
     async with desk.session(session=session_id) as one:
@@ -186,7 +246,7 @@ async def test_a_session_goes_on_with_its_agent(desk: AgentDesk, able: Able) -> 
         with pytest.raises(AgentFailed, match="is not installed"):
             await one.say("hello")
         assert [message.text for message in one.messages if message.role == "user"] == [
-            *("write a.txt one", "know", "hello")
+            *("write a.txt one", "know", "say Where I was.", "say On.", "hello")
         ]
 
 
@@ -250,6 +310,23 @@ async def test_lines_that_are_no_messages_change_nothing(desk: AgentDesk, able: 
         names = str([call.arguments for call in one.of(ev.ToolCall)])
         assert "\x1b" not in names
         assert len(names) < 2_000
+
+
+async def test_an_agent_that_is_far_ahead_waits(desk: AgentDesk) -> None:
+    async with desk.session() as one:
+        await one.say("say Here.")
+        connection = one.soul.host.connection
+        assert connection is not None
+        # Nobody takes updates from here on.
+        connection._is_read = True
+        for _ in range(_MOST_AHEAD):
+            connection.note(connection.session, "an update")
+        further = asyncio.create_task(connection._has_room())
+        await asyncio.sleep(0)
+        assert not further.done()
+        connection.next_update()
+        await further
+        connection.end_reading()
 
 
 async def test_an_agent_that_is_not_there_is_said_before_the_screen(desk: AgentDesk) -> None:

@@ -143,6 +143,7 @@ def test_hostile_files_do_no_harm(places: dict[str, Path], tmp_path: Path) -> No
         "a-signs.md",
         "---\nname: ../../x\ndescription: \x1b[31mred\x07\n---\n\x1b]0;t\x07Do.\n",
     )
+    write(folder, "a-steps.md", f"---\ndescription: d\nmaxTurns: {'9' * 5_000}\n---\nDo it.\n")
     os.mkfifo(folder / "pipe.md")
     (folder / "folder.md").mkdir()
     for number in range(300):
@@ -152,6 +153,7 @@ def test_hostile_files_do_no_harm(places: dict[str, Path], tmp_path: Path) -> No
     assert all(one.state != "usable" for one in found.values() if one.origin == "folder")
     assert not any("\x1b" in one.text + one.description for one in found.values())
     assert len(found) <= 203
+    assert found["a-steps"].steps == 0
     assert found["a-signs"].path == folder / "a-signs.md"
     # A folder of kinds that is a link is not followed.
     other = places["work"] / ".kimi"

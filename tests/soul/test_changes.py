@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.chat_server import call, say, status
+from support.chat_server import call, gate, say, status
 from support.soul import next_event, stage
 
 from kimi_tui.llm.errors import LLMError
+from kimi_tui.soul import git_changes
 from kimi_tui.soul.errors import SoulError
 from kimi_tui.soul.git_changes import NoGitChanges, changes_against, changes_to_commit
 from kimi_tui.tui.main.commands.changes import commit_command
@@ -193,6 +194,18 @@ def test_what_is_staged_is_committed_and_else_all_but_secrets(repository: Path) 
     assert commit_command(found, "x") == "git commit -m x"
 
 
+def test_all_files_share_the_room_for_rows(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_changes, "_MOST_ROWS", 30)
+    for name in ("one", "two"):
+        (repository / name).write_text("line\n" * 25)
+    one, two = (one.side.diff for one in changes_to_commit(repository, ENVIRON).changes.files)
+    assert one is not None
+    assert two is not None
+    assert (len(one.rows), len(two.rows)) == (25, 5)
+
+
 def test_nothing_to_commit_and_no_repository(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(NoGitChanges, match="There is nothing to commit"):
         changes_to_commit(repository, ENVIRON)
@@ -252,6 +265,11 @@ async def test_a_message_is_drafted_and_unwrapped(tmp_path: Path, repository: Pa
             await on.soul.changes.draft_message(found)
         with pytest.raises(LLMError):
             await on.soul.changes.draft_message(found)
+        on.server.script(gate(0, say("Add three")))
+        drafting = asyncio.create_task(on.soul.changes.draft_message(found))
+        await on.server.at_gate.wait()
+        await on.soul.interrupt()
+        assert await drafting == ""
 
 
 def changed(*texts: tuple[str, str]) -> Sequence[FileDifference]:

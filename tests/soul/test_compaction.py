@@ -506,6 +506,7 @@ async def test_a_second_refusal_is_an_error(tmp_path: Path) -> None:
         on.server.script(status(400, TOO_LONG), say("SUMMARY"), status(400, TOO_LONG))
         await until_end(on.soul.run("four"))
         assert on.ear.of(ev.TurnEnd)[-1].reason == "error"
+        assert [one.automatic for one in on.ear.of(ev.CompactionBegin)] == [True]
         assert len(on.ear.of(ev.CompactionEnd)) == 1
         assert on.server.left == 0
 
@@ -516,10 +517,10 @@ async def test_a_refused_summary_is_asked_for_with_less(tmp_path: Path) -> None:
         on.server.script(call("ReadFile", {"path": "big.txt"}), say("read"))
         await on.soul.run("read")
         await talk(on, "two", "three")
-        on.server.script(status(400, TOO_LONG), status(400, TOO_LONG), say("SUMMARY"))
+        on.server.script(*[status(400, TOO_LONG)] * 3, say("SUMMARY"))
         await on.soul.compact()
-        sizes = [len(request.raw) for request in on.server.requests[-3:]]
-        assert sizes[0] > sizes[1] > sizes[2]
+        sizes = [len(request.raw) for request in on.server.requests[-4:]]
+        assert sizes[0] > sizes[1] > sizes[2] > sizes[3]
         assert on.ear.of(ev.CompactionEnd)[-1].summary == "SUMMARY"
 
 

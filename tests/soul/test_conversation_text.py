@@ -17,8 +17,9 @@ from kimi_tui.llm.message import (
     user_message,
 )
 from kimi_tui.llm.tokens import estimate
-from kimi_tui.soul.conversation_text import conversation_text
-from kimi_tui.soul.messages import user_words
+from kimi_tui.prompts import prompt
+from kimi_tui.soul.conversation_text import as_markdown, conversation_text
+from kimi_tui.soul.messages import dmail_message, summary_message, user_words
 
 
 def called(name: str, arguments: dict[str, str]) -> Message:
@@ -45,6 +46,36 @@ def test_the_text_shows_calls_reasoning_and_images() -> None:
     assert '(calls ReadFile {"path": "ReadFile"})' in text
     assert "[Result of ReadFile]\n<system>ERROR: no</system>" in text
     assert "CHECKPOINT" not in text
+
+
+def test_an_export_has_calls_with_their_arguments_and_results() -> None:
+    odd = Message(
+        role="assistant",
+        tool_calls=[ToolCall(id="c1", function=FunctionCall(name="Glob", arguments="{broken"))],
+    )
+    messages = [
+        user_words("write"),
+        called("WriteFile", {"path": "a.py", "content": "x = 1\ny = 2"}),
+        result("<system>Written.</system>"),
+        result("of nobody"),
+        summary_message("We wrote."),
+        dmail_message(prompt("dmail_by_agent", CHECKPOINT="1", FACTS="", TEXT="Do not."), "agent"),
+        user_message("<system-reminder>unseen</system-reminder>"),
+        odd,
+    ]
+    assert as_markdown(messages).split("\n\n") == [
+        "**You:** write",
+        "**WriteFile** `a.py`",
+        "content:",
+        "```\nx = 1\ny = 2\n```",
+        "```\nWritten.\n```",
+        "**Tool**",
+        "```\nof nobody\n```",
+        "**Summary:** We wrote.",
+        "**D-Mail:** Do not.",
+        "**Glob** (no result)",
+        "```\n{broken\n```\n",
+    ]
 
 
 @pytest.mark.sample

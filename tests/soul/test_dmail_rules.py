@@ -196,6 +196,7 @@ async def test_a_dmail_after_a_reminder_is_the_rules(tmp_path: Path) -> None:
         mail = ("SendDMail", {"message": "Line 7.", "checkpoint_id": 1})
         on.server.script(call("ReadFile", {"path": "big.txt"}), calls([mail]), say("ok"))
         await on.soul.run("read")
+        assert "The last tool results take about" in str(on.sent(1))
         assert [one.rule for one in on.ear.of(ev.ContextReverted)] == ["logs"]
         [rule] = (await on.soul.statistics()).dmail_rules
         assert (rule.fired, rule.drafted, rule.sent, rule.calls) == (1, 0, 1, 1)

@@ -11,6 +11,7 @@ import pytest
 from support.chat_server import call, gate, say
 from support.soul import Stage, stage
 
+from kimi_tui.config.settings import DMailConfig
 from kimi_tui.projection.blocks import AgentBlock, CompactionBlock, ToolBlock, UserBlock
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.transcript import TranscriptModel
@@ -18,10 +19,11 @@ from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul import compaction
 from kimi_tui.soul.messages import internal_kind, summary_text
+from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import read_records
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.tool_results import outcome_of
-from kimi_tui.wire.events import EventRecord
+from kimi_tui.wire.events import CompactionEnd, EventRecord
 
 Shown = list[tuple[str, bool]]
 
@@ -164,6 +166,31 @@ async def test_what_is_pinned_in_a_part_stays_on_view(tmp_path: Path) -> None:
         await check(on)
 
 
+async def test_a_dropped_reminder_between_pinned_messages_loses_no_pin(tmp_path: Path) -> None:
+    async with stage(tmp_path, limits=LoopLimits(dmail=DMailConfig(nudge_tokens=1_000))) as on:
+        (on.work / "big.txt").write_text("some words of a line\n" * 400)
+        on.server.script(gate(1, call("ReadFile", {"path": "big.txt"})), say("two"))
+        on.server.script(say("three"), say("four"), say("SUMMARY"), say("AGAIN"))
+        turn = asyncio.create_task(on.soul.run("first"))
+        await on.server.at_gate.wait()
+        on.soul.say("and hurry")
+        on.server.release()
+        await turn
+        await on.soul.run("second")
+        await on.soul.run("third")
+        step = on.session.context.checkpoints[1].uid
+        texts = [one.text for one in await on.messages() if one.uid == step]
+        assert "SendDMail" in texts[2]
+        assert texts[3] == "and hurry"
+        await on.soul.marks.pin(step, 1)
+        await on.soul.marks.pin(step, 3)
+        pinned = [one.text for one in await on.messages() if one.pinned]
+        for _ in range(2):
+            await on.soul.compact()
+            assert [one.text for one in await on.messages() if one.pinned] == pinned
+            await check(on)
+
+
 async def test_a_session_whose_compaction_kept_messages_without_checkpoints(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await pinned_turns(on)
@@ -190,6 +217,40 @@ async def test_a_session_whose_compaction_kept_messages_without_checkpoints(tmp_
         await on.soul.compact()
         assert sent(on) == ["AGAIN", "fifth", "five"]
         await check(on)
+
+
+async def test_a_summary_without_what_it_replaced_is_shown_with_what_was_kept_beside_it(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await pinned_turns(on)
+        on.server.script(say("SUMMARY"))
+        await on.soul.compact()
+        (end,) = on.ear.of(CompactionEnd)
+        await on.soul.aclose()
+        path = on.session.dir / "context.jsonl"
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        kept = [r for r in records if r.get("id", 0) == 0 and not is_marker(r)]
+        path.write_text("".join(json.dumps(r) + "\n" for r in kept))
+        (on.session.dir / "context_1.jsonl").unlink()
+        # The journal knows what the compaction freed; without it nothing does.
+        for lost in ("wire.jsonl", "worldlines.jsonl"):
+            (on.session.dir / lost).unlink()
+            on.session = on.store.find(on.session.id)
+            await on.open()
+            assert sent(on) == ["SUMMARY", "first", "and hurry", "fourth", "four"]
+            await check(on, ROWS[:1])
+            told = [one.event for one in await on.soul.history()]
+            (again,) = (one for one in told if isinstance(one, CompactionEnd))
+            if lost == "wire.jsonl":
+                assert (again.tokens_before, again.tokens_after) == (
+                    end.tokens_before,
+                    end.tokens_after,
+                )
+            else:
+                assert again.tokens_before == again.tokens_after
+            await on.soul.aclose()
+        await on.open()
 
 
 async def test_a_compaction_that_cannot_be_told_has_ended_all_the_same(

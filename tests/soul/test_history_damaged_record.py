@@ -213,7 +213,9 @@ async def test_wherever_the_record_of_a_killed_program_ends_all_that_the_context
         async def shown() -> list[tuple[object, ...]]:
             on.session = on.store.find(on.session.id, on.work)
             await on.open()
-            views = Views(on.soul.hand_over_history())
+            told = on.soul.hand_over_history()
+            assert [one.at for one in told] == sorted(one.at for one in told)
+            views = Views(told)
             await on.soul.aclose()
             used = [(p.uid, p.kind, p.tokens, p.measured) for p in views.timeline.tree.live]
             blocks = views.chat.blocks

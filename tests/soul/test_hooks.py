@@ -236,6 +236,25 @@ async def test_a_stop_hook_has_the_agent_go_on_but_not_for_ever(tmp_path: Path) 
         assert any("kept the turn from ending 5 times" in one.text for one in on.ear.notices())
 
 
+async def test_hooks_are_told_the_last_answer_and_speak_at_the_beginning_once(
+    tmp_path: Path,
+) -> None:
+    hooks = [
+        hook("SessionStart", "echo from the start"),
+        hook("UserPromptSubmit", "echo from the message"),
+        hook("Stop", 'cat > "$OUT/stop"'),
+    ]
+    async with hooked(tmp_path, *hooks) as on:
+        on.server.script(say("Done."), say("Again."))
+        await on.soul.run("Go")
+        assert json.loads((tmp_path / "stop").read_text())["last_assistant_message"] == "Done."
+        assert "from the start" in str(on.sent())
+        await on.soul.run("On")
+        said = [text for role, text in on.sent() if role == "user"]
+        assert sum("from the start" in text for text in said) == 1
+        assert sum("from the message" in text for text in said) == 2
+
+
 async def test_files_that_hooks_change_are_part_of_the_step(tmp_path: Path) -> None:
     async with hooked(
         tmp_path, hook("PostToolUse", "echo formatted > a; echo more > b", "Write")

@@ -178,6 +178,8 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
         await on.soul.resume()
         after = on.file()
         lines = len(await on.soul.lines.all())
+        seen = await on.soul.travel.preview_undo()
+        assert [one.text for one in seen.dropped] == ["minded"]
         assert await on.soul.travel.undo() == (
             "Undid the copied messages. 1 step since then stays as world line 2."
         )
@@ -319,8 +321,15 @@ async def test_comparing_lines(tmp_path: Path) -> None:
         assert (file.left.outcome, diff.added, diff.removed) == ("changed", 1, 1)
         assert [row.text for row in diff.rows] == ["old", "new"]
         assert file.now.outcome == "same"
+        assert seen.shared_tokens > 0
         with pytest.raises(KeyError):
             await on.soul.lines.compare(4)
+        # Nothing is shared by two beginnings.
+        await on.soul.travel.clear()
+        on.server.script(say("anew"))
+        await on.soul.run("again")
+        seen = await on.soul.lines.compare(1)
+        assert (seen.fork, seen.shared_tokens) == (-1, 0)
 
 
 async def test_comparing_right_after_a_rewind(tmp_path: Path) -> None:

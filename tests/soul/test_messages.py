@@ -99,3 +99,8 @@ def test_a_person_may_say_anything(start: str, end: str) -> None:
     again = Message.model_validate(message.stored())
     assert im.is_user_words(again)
     assert again.text == start + end
+
+
+@each("author", ["agent", "person"])
+def test_a_stored_dmail_says_who_wrote_it(author: im.Author) -> None:
+    assert im.author_of(im.dmail_message("Do not.", author)) == author

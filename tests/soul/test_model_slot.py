@@ -37,6 +37,19 @@ async def test_without_a_model_images_are_kept_for_the_one_to_come(tmp_path: Pat
     assert slot.name == ""
 
 
+async def test_the_effort_that_was_chosen_with_a_model_is_asked_of_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        facts = {"provider": "p", "base_url": on.server.base_url, "api_key": "", "model": "m"}
+        on.soul.set_provider(OpenAICompatible(**facts, dialect="qwen"), "off")
+        assert await on.soul.prepare_model() == ()
+        on.server.script(say("Done."))
+        await on.soul.run("hi")
+        assert on.server.requests[-1].body["enable_thinking"] is False
+        on.soul.set_provider(OpenAICompatible(**facts, dialect="generic"))
+        (words,) = await on.soul.prepare_model()
+        assert words.startswith("Reasoning effort: ")
+
+
 def models_asked(server: ChatServer) -> list[str]:
     return [request.body["model"] for request in server.requests]
 

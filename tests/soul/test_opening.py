@@ -15,7 +15,7 @@ from support.soul import launch_at
 
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, SandboxConfig
-from kimi_tui.launch import CannotOpen, Launch
+from kimi_tui.launch import NEWEST, CannotOpen, Launch
 from kimi_tui.session.aside import DELETED
 from kimi_tui.session.kimi_cli_import import find_sessions, import_session
 from kimi_tui.session.store import SessionStore
@@ -85,6 +85,24 @@ async def test_half_a_session_that_a_killed_program_left_is_removed_beside_the_o
         for thread in [one for one in threading.enumerate() if one.name == "unfinished"]:
             await asyncio.to_thread(thread.join)
         assert not left.exists()
+
+
+async def test_the_newest_session_of_a_folder_that_may_be_this_one_is_named(home: Path) -> None:
+    work = home / "a" / "app"
+    work.mkdir(parents=True)
+    for _ in range(2):
+        opened = await open_session(launch_at(work)._replace(sandbox=False))
+        await opened.soul.session.context.checkpoint(True)
+        newest = opened.soul.session.id
+        await opened.soul.aclose()
+    work.rename(home / "gone")
+    # The same name elsewhere.
+    work = home / "b" / "app"
+    work.mkdir(parents=True)
+    opened = await open_session(launch_at(work)._replace(sandbox=False, resume=NEWEST))
+    await opened.soul.aclose()
+    (said,) = [words for words in opened.notices if "no session yet" in words]
+    assert f"run kimi-tui --session {newest[:8]} to continue" in said
 
 
 SAID = "import os; get_password = lambda *names: os.write(3, "

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import Answer, call, calls, gate, say
-from support.soul import Stage, stage
+from support.chat_server import Answer, call, calls, gate, say, status
+from support.soul import Stage, stage, until_end
 
 from kimi_tui.llm.message import FunctionCall, Message, ToolCall
 from kimi_tui.session import context_index, schema
@@ -256,6 +256,15 @@ async def test_an_undo_is_previewed_with_the_figures_that_come_back(tmp_path: Pa
         assert (seen.tokens_before, seen.tokens_after) == (on.soul.used, full)
         await on.soul.travel.undo()
         assert on.soul.used == full
+        assert not on.soul.status.estimated
+        # What no server has counted stays an estimate.
+        on.server.script(status(400, {"error": {"message": "no"}}))
+        await until_end(on.soul.run("third"))
+        assert on.soul.status.estimated
+        used = on.soul.used
+        await on.soul.travel.rewind(Target(2))
+        await on.soul.travel.undo()
+        assert (on.soul.used, on.soul.status.estimated) == (used, True)
 
 
 async def test_a_preview_of_a_line_left_reads_its_file_once_and_never_on_the_loop(
@@ -384,3 +393,15 @@ async def test_a_single_result_costs_what_its_step_added_failed_or_not(
             one for one in (await on.soul.travel.preview(Target(0))).dropped if one.kind == "tool"
         ]
         assert (row.failed, row.tokens) == (path == "none", 700)
+        # The same behind another turn.
+        on.server.script(
+            call("ReadFile", {"path": path}, usage=(4_000, 20)), say("done", usage=(4_300, 10))
+        )
+        await on.soul.run("again")
+        here = [one.id for one in on.session.context.checkpoints][3]
+        (row,) = [
+            one
+            for one in (await on.soul.travel.preview(Target(here))).dropped
+            if one.kind == "tool"
+        ]
+        assert row.tokens == 300

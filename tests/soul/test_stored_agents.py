@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,20 @@ from support.chat_server import call, calls, say
 from support.soul import stage
 
 from kimi_tui.export.markup import BlockWriter
+from kimi_tui.filesystem import Storage
 from kimi_tui.projection.blocks import AgentBlock, Block, ToolBlock
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.session.errors import SessionNotFound
+from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.session import Session
 from kimi_tui.soul.rewind_values import END, Target
-from kimi_tui.soul.stored_agents import AGENTS_NAME, STATE_NAME, agent_session, agent_states
+from kimi_tui.soul.stored_agents import (
+    AGENTS_NAME,
+    STATE_NAME,
+    agent_session,
+    agent_states,
+    left_by_kill,
+)
 from kimi_tui.tui.replay.source import recorded
 from kimi_tui.wire.events import AgentChanged, EventRecord, ToolResult, ToolStarted
 
@@ -72,6 +81,17 @@ async def test_a_record_has_them_at_their_calls_and_exports_have_their_steps(
     assert "**Sub-agent** `find one`" in text
     folded = text.partition("<details><summary>The steps of explore-1</summary>")[2]
     assert "**Agent:** I look." in folded.partition("</details>")[0]
+
+
+def test_one_that_was_killed_ended_when_its_conversation_was_written_last(tmp_path: Path) -> None:
+    state = AgentChanged(name="explore-1", number=1, key="k", state="working")
+    for time in (0.0, 1_000.0):
+        if time:
+            (tmp_path / LIVE_NAME).write_text("")
+            os.utime(tmp_path / LIVE_NAME, (time, time))
+        left = left_by_kill(Storage(), tmp_path, state, ())
+        assert (left.state, left.ended_at) == ("stopped", time)
+    assert left_by_kill(Storage(), tmp_path, state, ["k"]).state == "paused"
 
 
 def test_damaged_and_hostile_files_are_left_out(tmp_path: Path) -> None:

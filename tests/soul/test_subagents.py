@@ -81,8 +81,15 @@ async def test_the_last_answer_is_the_result(tmp_path: Path) -> None:
         assert one.cost == -1.0
         assert one.last_words == "a.txt:1 has one"
         # Its events are on the session's wire with its name.
-        named = [r for r in heard.drain() if r.source]
+        records = heard.drain()
+        named = [r for r in records if r.source]
         assert {r.source for r in named} == {"explore-1"}
+        ends = {
+            one.event.state: one.event.ended_at > 0
+            for one in records
+            if isinstance(one.event, ev.AgentChanged)
+        }
+        assert ends == {"waiting": False, "working": False, "done": True}
         assert any(isinstance(r.event, ev.ToolResult) for r in named)
 
 

@@ -93,6 +93,7 @@ async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:
     said = [user_message("hello"), Message(role="tool", content="out " * 50)]
     meter = meter_of(tmp_path, said)
     await meter.count_appended(TimeSlices())
+    assert meter.status(INFO, LoopLimits()).correction == 0
     for figure in (1_000, 1_400, 2_000):
         meter.add_step(Usage(figure, 100, cached=50), figure)
     meter.set_figure(2_100, estimated=False)

@@ -252,6 +252,33 @@ class Turn:
         self.progress(name, "completed")
         self.text(json.dumps([code, shown]))
 
+    def do_alone(self, rest: str) -> None:
+        """Run a command through a shell in a terminal, without a call of its own."""
+        made = {"sessionId": self.session, "command": "/bin/bash", "args": ["-c", rest]}
+        terminal = ask("terminal/create", made)["result"]["terminalId"]
+        params = {"sessionId": self.session, "terminalId": terminal}
+        ask("terminal/wait_for_exit", params)
+        self.text(ask("terminal/output", params)["result"]["output"])
+
+    def do_elsewhere(self, rest: str) -> None:
+        """Ask for everything on behalf of another session, and say the errors."""
+        place = {"path": os.path.abspath("in.txt")}
+        here = {"sessionId": self.session, "command": "true"}
+        terminal = ask("terminal/create", here)["result"]["terminalId"]
+        ask("terminal/wait_for_exit", {"sessionId": self.session, "terminalId": terminal})
+        for method, params in (
+            ("fs/read_text_file", place),
+            ("fs/write_text_file", {**place, "content": "x"}),
+            ("terminal/create", {"command": "true"}),
+            ("terminal/output", {"terminalId": terminal}),
+        ):
+            said = ask(method, {"sessionId": "other", **params})
+            self.text(said["error"]["data"]["details"] + "\n")
+
+    def do_picture(self, rest: str) -> None:
+        content = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+        self.update("agent_message_chunk", content=content)
+
     def do_asked(self, rest: str) -> None:
         """Ask about a command, and have it run in a terminal, wrapped in a shell, a folder and variables, as Kimi Code 2.1 does.
 
