@@ -116,7 +116,7 @@ TESTS = {
     "tools/sandbox/redacted.py": "tools/sandbox/test_home.py",
     "tools/sandbox/refusals.py": "tools/sandbox/test_home.py",
     "tools/sandbox/sandbox.py": "tools/sandbox/test_[ps]*.py soul/test_sandboxed.py",
-    "tools/sandbox/view.py": "tools/test_past_command.py",
+    "tools/sandbox/view.py": "tools/sandbox/test_view.py tools/test_past_command.py",
     "workspace/base.py": "tools/test_past_command.py workspace/test_diff.py",
     "workspace/common_lines.py": "workspace/test_blame.py workspace/test_patch.py",
     "workspace/folder_watch.py": "soul/test_file_history.py",
