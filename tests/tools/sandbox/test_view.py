@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from kimi_tui.tools.sandbox import view
 from kimi_tui.tools.sandbox.policy import STANDS_FOR, SandboxSettings, policy_for
-from kimi_tui.tools.sandbox.view import PastView, Share, Tier, opened_view, shares_of
+from kimi_tui.tools.sandbox.view import PastView, Share, Tier, opened_view, shares_of, tier_of
 from kimi_tui.workspace.manifest import ManifestEntry
 
 FILES = {
@@ -20,7 +21,7 @@ FILES = {
         "app.py",
         "node_modules/x/index.js",
         "node_modules/x/.env",
-        "deep/ignored/cache",
+        "very/deep/ignored/cache",
         ".venv/bin/tool",
         "docs/ignored/x",
         "lib/x.py",
@@ -32,9 +33,10 @@ FILES = {
     ),
 }
 SHARES = [
+    Share("went.cfg", False, False),
     Share("node_modules", True, False),
-    Share("deep/ignored", True, False),
     Share(".venv", True, False, is_copied=True),
+    Share("very/deep/ignored", True, False),
     # In the frozen folder a file has the name of its folder, and there is another file of its name.
     Share("docs/ignored", True, False),
     Share("lib", True, False),
@@ -80,7 +82,9 @@ def test_an_overlay_lies_over_the_frozen_files_and_over_each_ignored_folder(
     with opened(top, "overlay") as one:
         run = one.run
         assert (one.folder, one.tier, one.base) == (top / "work", "overlay", str(top / "base"))
-        seen = [f"{work}/{name}" for name in ("node_modules", "deep/ignored", ".git", "sub/.git")]
+        seen = [
+            f"{work}/{name}" for name in ("node_modules", "very/deep/ignored", ".git", "sub/.git")
+        ]
         files = [f"{work}/big.bin", f"{work}/own.key"]
         assert one.shared == (*seen, *files)
         assert one.mounts == (
@@ -124,8 +128,8 @@ def test_a_copy_elsewhere_has_links_to_ignored_folders_only_if_those_cannot_be_w
         assert one.folder.name == "work"
         assert one.folder.is_relative_to(one.run)
         assert os.readlink(one.folder / "node_modules") == str(top / "work/node_modules")
-        assert os.readlink(one.folder / "deep/ignored") == str(top / "work/deep/ignored")
-        assert one.shared == (f"{top}/work/node_modules", f"{top}/work/deep/ignored")
+        assert os.readlink(one.folder / "very/deep/ignored") == str(top / "work/very/deep/ignored")
+        assert one.shared == (f"{top}/work/node_modules", f"{top}/work/very/deep/ignored")
         # Only what the links lead to has to be hidden: no other file is shown.
         assert one.hidden == (secret,)
         assert not (one.folder / ".venv").is_symlink()
@@ -147,14 +151,38 @@ def test_no_more_is_copied_than_there_is_room_for(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Share("local.cfg", False, False), Share("app.txt", False, False)
-    (top / "work/app.txt").write_text("work local.cf\n")
+    (top / "work/app.txt").write_text("work local.cfg\n")
     size = (top / "work/local.cfg").stat().st_size
-    for room, kept in ((2 * size, set[str]()), (2 * size - 2, {"app.txt"})):
+    for room, kept in ((2 * size, set[str]()), (2 * size - 1, {"app.txt"})):
         monkeypatch.setattr(view, "_COPIED_IN_ALL", room)
-        shares = [first, second, Share("gone", False, False)]
+        shares = [first, second]
         work, runs = top / "work", top / "runs"
         with opened_view("overlay", top / "base", runs, work, shares, is_confined=True) as one:
             assert {Path(path).name for path in one.shared} == kept
+
+
+def test_a_file_that_has_become_a_link_is_copied_as_a_link(top: Path) -> None:
+    (top / "work/local.cfg").unlink()
+    (top / "work/local.cfg").symlink_to(top / "work/own.key")
+    with opened(top, "overlay") as one:
+        assert os.readlink(f"{one.run}/layer-0/upper/files/local.cfg") == f"{top}/work/own.key"
+
+
+@pytest.mark.parametrize("can_layer", [False, True])
+def test_the_way_depends_on_the_system_the_sandbox_and_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, can_layer: bool
+) -> None:
+    monkeypatch.setattr(view, "can_layer", lambda _environ: can_layer)
+    monkeypatch.setattr(sys, "platform", "linux")
+    ways = {backend: tier_of(backend, {}) for backend in ("full", "", "landlock", "bwrap")}
+    assert ways == {
+        "full": "overlay" if can_layer else "copy",
+        "": "overlay" if can_layer else "elsewhere",
+        "landlock": "elsewhere",
+        "bwrap": "elsewhere",
+    }
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert {tier_of(backend, {}) for backend in ("full", "", "macos")} == {"elsewhere"}
 
 
 def test_files_without_a_snapshot_are_shared_but_none_that_is_hidden(
@@ -179,7 +207,7 @@ def test_files_without_a_snapshot_are_shared_but_none_that_is_hidden(
         "a/b/c": "ignored",
         "node_modules": "ignored",
         ".venv": "ignored",
-        "deep/ignored": "ignored",
+        "very/deep/ignored": "ignored",
         "local.cfg": "ignored",
         "big.bin": "large",
         "own.key": "secret",
@@ -190,7 +218,7 @@ def test_files_without_a_snapshot_are_shared_but_none_that_is_hidden(
     found = shares_of(files, work, hidden, {".venv", "local.cfg"})
     # Those of each folder of code come last, since there may be thousands.
     assert [one.path for one in found if one.is_folder] == [
-        *(".venv", "node_modules", "deep/ignored", "a/b/c", "__pycache__", "a/b/__pycache__"),
+        *(".venv", "node_modules", "a/b/c", "very/deep/ignored", "__pycache__", "a/b/__pycache__"),
     ]
     assert {one for one in found if not one.is_folder} == {
         Share("local.cfg", False, False),
