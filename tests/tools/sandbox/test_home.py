@@ -18,6 +18,7 @@ from support.sandbox_targets import USERS, give, number_of, targets
 
 from kimi_tui.app_paths import XDG_FOLDERS
 from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox.home import home_view
 from kimi_tui.tools.sandbox.policy import Policy, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.redacted import without_credentials
 from kimi_tui.tools.sandbox.refusals import hidden_reads
@@ -341,21 +342,39 @@ def test_what_the_settings_of_git_name_is_shown_but_not_where_its_credentials_ar
         '[include]\n\tpath = ~/work.inc\n[includeIf "gitdir:~/x/"]\n\tpath = own/y.inc\n'
         "[core]\n\texcludesFile = ~/ignored\n\thooksPath = ~/hooks\n"
         '[credential]\n\thelper = "store --file ~/creds"\n[maintenance]\n\trepo = ~/code/other\n'
-        '[alias]\n\tup = "!~/tools/up.sh now"\n[safe]\n\tdirectory = ~/code/other\n',
+        '[alias]\n\tup = "!~/tools/up.sh now"\n[safe]\n\tdirectory = ~/code/other\n'
+        "[gpg]\n\tprogram = ~/tools/sign\n",
     )
+    # A program is shown as it is, since it would not run without a line; a file of settings without its credentials.
+    program = f"#!/bin/sh\npassword={CANARY}\n"
+    write(home / "tools/sign", program)
     write(home / "work.inc", f"[user]\n\temail = me@example.com\n[github]\n\ttoken = {CANARY}\n")
-    for name in ("own/y.inc", "ignored", "hooks/pre-commit", "tools/up.sh", "tools/x", "creds"):
+    write(home / "own/y.inc", "[include]\n\tpath = z.inc\n")
+    write(home / "ignored", f"build\ntoken = {CANARY}\n")
+    for name in ("own/z.inc", "hooks/pre-commit", "tools/up.sh", "tools/x", "creds"):
         write(home / name)
     write(home / "code/other/x")
     policy = policy_in(home)
-    for name in ("work.inc", "own/y.inc", "ignored", "hooks/pre-commit", "tools/up.sh"):
+    for name in (
+        *("work.inc", "own/y.inc", "own/z.inc", "ignored"),
+        *("hooks/pre-commit", "tools/up.sh", "tools/sign"),
+    ):
         assert not policy.hides(policy.real(str(home / name))), name
     for name in ("creds", "tools/x", "code/other/x"):
         assert policy.hides(policy.real(str(home / name))), name
-    assert (
-        dict(policy.home.texts)[str(home / "work.inc")]
-        == b"[user]\n\temail = me@example.com\n[github]\n"
-    )
+    assert dict(policy.home.texts) == {
+        str(home / "work.inc"): b"[user]\n\temail = me@example.com\n[github]\n",
+        str(home / "ignored"): b"build\n",
+    }
+
+
+def test_the_code_of_this_program_is_shown_but_not_what_is_beside_it(home: Path) -> None:
+    for name in ("tools/kimi/kimi_tui/cli.py", "tools/kimi/notes"):
+        write(home / name)
+    own = [str(home / "tools/kimi/kimi_tui"), str(home / "absent")]
+    view = home_view({"HOME": str(home)}, str(home / "code/work"), own=own)
+    assert not view.hides(str(home / "tools/kimi/kimi_tui/cli.py"))
+    assert view.hides(str(home / "tools/kimi/notes"))
 
 
 def test_the_repository_of_the_work_folder_is_shown_and_no_other(home: Path) -> None:
