@@ -73,6 +73,7 @@ TESTS = {
     "session/aside.py": "session/test_store.py soul/test_opening.py",
     "session/context.py": "session/test_context*.py session/test_undo.py session/test_rotation_prefetch.py",
     "session/context_file.py": "session/test_context*.py session/test_world_lines.py",
+    "session/context_index.py": "session/test_context*.py session/test_world_lines.py session/test_undo.py",
     "session/errors.py": "session/test_store*.py session/test_lock.py",
     "session/fork.py": "commands/test_sessions.py soul/test_opening.py soul/test_images.py",
     "session/images.py": "soul/test_images.py soul/test_token_meter.py",

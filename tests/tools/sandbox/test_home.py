@@ -343,13 +343,13 @@ def test_what_the_settings_of_git_name_is_shown_but_not_where_its_credentials_ar
         "[core]\n\texcludesFile = ~/ignored\n\thooksPath = ~/hooks\n"
         '[credential]\n\thelper = "store --file ~/creds"\n[maintenance]\n\trepo = ~/code/other\n'
         '[alias]\n\tup = "!~/tools/up.sh now"\n[safe]\n\tdirectory = ~/code/other\n'
-        "[gpg]\n\tprogram = ~/tools/sign\n",
+        "[gpg]\n\tprogram = ~/tools/sign\n[remote.core]\n\thooksPath = ~/tools/x\n",
     )
     # A program is shown as it is, since it would not run without a line; a file of settings without its credentials.
     program = f"#!/bin/sh\npassword={CANARY}\n"
     write(home / "tools/sign", program)
     write(home / "work.inc", f"[user]\n\temail = me@example.com\n[github]\n\ttoken = {CANARY}\n")
-    write(home / "own/y.inc", "[include]\n\tpath = z.inc\n")
+    write(home / "own/y.inc", "[include]\n\tpath = z.inc\n\tpath = y.inc\n")
     write(home / "ignored", f"build\ntoken = {CANARY}\n")
     for name in ("own/z.inc", "hooks/pre-commit", "tools/up.sh", "tools/x", "creds"):
         write(home / name)
@@ -375,6 +375,23 @@ def test_the_code_of_this_program_is_shown_but_not_what_is_beside_it(home: Path)
     view = home_view({"HOME": str(home)}, str(home / "code/work"), own=own)
     assert not view.hides(str(home / "tools/kimi/kimi_tui/cli.py"))
     assert view.hides(str(home / "tools/kimi/notes"))
+
+
+def test_what_may_be_written_is_shown_and_settings_of_the_folders_above_the_work_folder(
+    home: Path, tmp_path: Path
+) -> None:
+    for name in (
+        *("code/.editorconfig", "code/notes", "code/other/.editorconfig", "code/.python-version"),
+        "own/x",
+    ):
+        write(home / name)
+    environ, work = {"HOME": str(home)}, home / "code/work"
+    view = home_view(environ, str(work), writable=[str(work), str(home / "own"), str(tmp_path)])
+    for name in ("code/work", "own/x", "code/.editorconfig", "code/.python-version"):
+        assert not view.hides(str(home / name)), name
+    for name in ("code/notes", "code/other/.editorconfig"):
+        assert view.hides(str(home / name)), name
+    assert str(tmp_path) not in view.shown
 
 
 def test_the_repository_of_the_work_folder_is_shown_and_no_other(home: Path) -> None:
