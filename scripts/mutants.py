@@ -78,7 +78,7 @@ TESTS = {
     "session/fork.py": "commands/test_sessions.py soul/test_opening.py soul/test_images.py",
     "session/images.py": "soul/test_images.py soul/test_token_meter.py",
     "session/journal.py": "session/test_undo.py session/test_world_lines.py session/test_store.py",
-    "session/listing.py": "session/test_store*.py session/test_metadata*.py commands/test_sessions.py",
+    "session/listing.py": "session/test_listing.py session/test_store*.py session/test_metadata*.py commands/test_sessions.py",
     "session/metadata.py": "session/test_metadata*.py session/test_store.py session/test_moved_folder.py",
     "session/prompt_history.py": "tui/prompt/test_prompt.py test_app_paths.py",
     "session/rotation.py": "session/test_rotation*.py session/test_undo.py session/test_world_lines.py",
