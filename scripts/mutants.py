@@ -119,7 +119,7 @@ TESTS = {
     "tools/sandbox/sandbox.py": "tools/sandbox/test_[ps]*.py soul/test_sandboxed.py",
     "tools/sandbox/view.py": "tools/sandbox/test_view.py tools/test_past_command.py",
     "workspace/base.py": "tools/test_past_command.py workspace/test_diff.py",
-    "workspace/common_lines.py": "workspace/test_blame.py workspace/test_patch.py",
+    "workspace/common_lines.py": "workspace/test_common_lines.py workspace/test_blame.py workspace/test_patch.py",
     "workspace/folder_watch.py": "soul/test_file_history.py",
     "workspace/inotify.py": "workspace/test_told_changes.py",
     "workspace/manifest.py": "workspace/test_*.py",
