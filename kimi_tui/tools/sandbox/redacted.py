@@ -8,6 +8,7 @@ would break without some lines, so it is not shown at all if it has credentials.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from kimi_tui.tools.credentials import find_keys, is_key
 
@@ -86,7 +87,8 @@ def _left_out(name: str, text: str) -> set[int]:
             is_section_out = at in found or _has_user(bare) or _has_anaconda_token(bare)
         depth = len(line) - len(line.lstrip())
         is_below = deeper_than >= 0 and (not bare or depth > deeper_than)
-        if is_section_out or is_continued or is_below or at in found or _holds(bare, is_of_curl):
+        holds = _holds(bare, is_of_curl) or (_names(bare) and _is_deeper(lines, at + 1, depth))
+        if is_section_out or is_continued or is_below or at in found or holds:
             found.add(at)
             is_continued = bare.endswith("\\")
             if not is_below:
@@ -110,6 +112,17 @@ def _holds(line: str, is_of_curl: bool) -> bool:
     return (
         _has_user(line) or _has_anaconda_token(line) or any(map(is_key, _LONG_WORD.findall(line)))
     )
+
+
+def _names(line: str) -> bool:
+    """Return whether a line ends with the name of a credential, so that its value may be in the lines below."""
+    return line.endswith((":", "=")) and any(word in line.lower() for word in _WORDS)
+
+
+def _is_deeper(lines: Sequence[str], at: int, depth: int) -> bool:
+    """Return whether the next line with text, from a place on, is indented deeper."""
+    behind = next((lines[n] for n in range(at, len(lines)) if lines[n].strip()), "")
+    return len(behind) - len(behind.lstrip()) > depth
 
 
 def _has_value(behind: str) -> bool:

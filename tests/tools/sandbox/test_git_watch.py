@@ -14,7 +14,7 @@ import pytest
 from support.kernel_events import need_an_instance
 
 from kimi_tui.tools.sandbox import git_watch as module
-from kimi_tui.tools.sandbox.git_levers import ASIDE, levers, put_aside
+from kimi_tui.tools.sandbox.git_levers import ASIDE, held_levers, levers, put_aside
 from kimi_tui.tools.sandbox.git_watch import GitNews, GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
 from kimi_tui.workspace.folder_watch import FolderWatch
@@ -141,6 +141,58 @@ def test_a_lever_is_undone_while_a_command_lives(
     assert first.undone == [*news.undone]
     if lever != "a repository among references":
         git("status", within=work)
+
+
+def hard_link(git: Path) -> None:
+    write(git / "worktrees/e/commondir", "../..\n")
+    os.link(git / "worktrees/e/commondir", git / "y")
+
+
+def test_each_lever_is_found_by_itself(tmp_path: Path) -> None:
+    made = {
+        **{name: make for name, make in _LEVERS.items() if "submodule" not in name},
+        "commondir with another name": hard_link,
+        "commondir as a link": lambda git: (git / "worktrees/e/commondir").symlink_to("../../y"),
+        "long commondir": lambda git: write(git / "worktrees/e/commondir", "../.." + "/" * 9_000),
+        "remotes by a link": lambda git: (git / "remotes").symlink_to("x"),
+        "worktrees by a link": lambda git: (git / "worktrees").symlink_to("x"),
+    }
+    for number, (name, make) in enumerate(made.items()):
+        repository = tmp_path / str(number) / ".git"
+        (repository / "worktrees/e").mkdir(parents=True)
+        (repository / "objects/info").mkdir(parents=True)
+        (repository / "info").mkdir()
+        if name == "worktrees by a link":
+            shutil.rmtree(repository / "worktrees")
+        assert [*levers(str(repository))] == []
+        make(repository)
+        assert len([*levers(str(repository))]) == 1, name
+    # git writes the file of a new working tree in two steps; a submodule's repositories are those of the one around it.
+    repository = tmp_path / "good/.git"
+    write(repository / "worktrees/e/commondir", "")
+    write(repository / "worktrees/f/commondir", "../..\n")
+    bare(repository / "modules/lib")
+    assert [*levers(str(repository))] == []
+    bare(repository / "x.git")
+    assert [*levers(str(repository))] == ["x.git/HEAD"]
+    assert [*levers(str(repository), is_module=True)] == []
+
+
+def test_what_is_held_still_are_addresses_and_files_that_git_only_reads(tmp_path: Path) -> None:
+    repository = tmp_path / ".git"
+    write(repository / "remotes/origin")
+    write(repository / "info/attributes")
+    write(repository / "commondir")
+    own = {*held_levers(str(repository))}
+    assert own >= {"remotes", "branches"}
+    assert not any(one.startswith("remotes/") for one in own)
+    of_module = {*held_levers(str(repository), is_module=True)}
+    assert "remotes/origin" in of_module
+    assert of_module.isdisjoint({"remotes", "branches"})
+    assert "info/attributes" in own & of_module
+    shutil.rmtree(repository / "remotes")
+    (repository / "remotes").symlink_to(tmp_path)
+    assert "remotes" not in {*held_levers(str(repository))}
 
 
 def test_what_was_there_before_is_left_alone(

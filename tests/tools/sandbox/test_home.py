@@ -18,6 +18,7 @@ from support.sandbox_targets import USERS, give, number_of, targets
 
 from kimi_tui.app_paths import XDG_FOLDERS
 from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox.home import HomeView, home_view
 from kimi_tui.tools.sandbox.policy import Policy, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.redacted import without_credentials
 from kimi_tui.tools.sandbox.refusals import hidden_reads
@@ -341,21 +342,56 @@ def test_what_the_settings_of_git_name_is_shown_but_not_where_its_credentials_ar
         '[include]\n\tpath = ~/work.inc\n[includeIf "gitdir:~/x/"]\n\tpath = own/y.inc\n'
         "[core]\n\texcludesFile = ~/ignored\n\thooksPath = ~/hooks\n"
         '[credential]\n\thelper = "store --file ~/creds"\n[maintenance]\n\trepo = ~/code/other\n'
-        '[alias]\n\tup = "!~/tools/up.sh now"\n[safe]\n\tdirectory = ~/code/other\n',
+        '[alias]\n\tup = "!~/tools/up.sh now"\n[safe]\n\tdirectory = ~/code/other\n'
+        "[gpg]\n\tprogram = ~/tools/sign\n[remote.core]\n\thooksPath = ~/tools/x\n",
     )
+    # A program is shown as it is, since it would not run without a line; a file of settings without its credentials.
+    program = f"#!/bin/sh\npassword={CANARY}\n"
+    write(home / "tools/sign", program)
     write(home / "work.inc", f"[user]\n\temail = me@example.com\n[github]\n\ttoken = {CANARY}\n")
-    for name in ("own/y.inc", "ignored", "hooks/pre-commit", "tools/up.sh", "tools/x", "creds"):
+    write(home / "own/y.inc", "[include]\n\tpath = z.inc\n\tpath = y.inc\n")
+    write(home / "ignored", f"build\ntoken = {CANARY}\n")
+    for name in ("own/z.inc", "hooks/pre-commit", "tools/up.sh", "tools/x", "creds"):
         write(home / name)
     write(home / "code/other/x")
     policy = policy_in(home)
-    for name in ("work.inc", "own/y.inc", "ignored", "hooks/pre-commit", "tools/up.sh"):
+    for name in (
+        *("work.inc", "own/y.inc", "own/z.inc", "ignored"),
+        *("hooks/pre-commit", "tools/up.sh", "tools/sign"),
+    ):
         assert not policy.hides(policy.real(str(home / name))), name
     for name in ("creds", "tools/x", "code/other/x"):
         assert policy.hides(policy.real(str(home / name))), name
-    assert (
-        dict(policy.home.texts)[str(home / "work.inc")]
-        == b"[user]\n\temail = me@example.com\n[github]\n"
-    )
+    assert dict(policy.home.texts) == {
+        str(home / "work.inc"): b"[user]\n\temail = me@example.com\n[github]\n",
+        str(home / "ignored"): b"build\n",
+    }
+
+
+def test_the_code_of_this_program_is_shown_but_not_what_is_beside_it(home: Path) -> None:
+    for name in ("tools/kimi/kimi_tui/cli.py", "tools/kimi/notes"):
+        write(home / name)
+    own = [str(home / "tools/kimi/kimi_tui"), str(home / "absent")]
+    view = home_view({"HOME": str(home)}, str(home / "code/work"), own=own)
+    assert not view.hides(str(home / "tools/kimi/kimi_tui/cli.py"))
+    assert view.hides(str(home / "tools/kimi/notes"))
+
+
+def test_what_may_be_written_is_shown_and_settings_of_the_folders_above_the_work_folder(
+    home: Path, tmp_path: Path
+) -> None:
+    for name in (
+        *("code/.editorconfig", "code/notes", "code/other/.editorconfig", "code/.python-version"),
+        "own/x",
+    ):
+        write(home / name)
+    environ, work = {"HOME": str(home)}, home / "code/work"
+    view = home_view(environ, str(work), writable=[str(work), str(home / "own"), str(tmp_path)])
+    for name in ("code/work", "own/x", "code/.editorconfig", "code/.python-version"):
+        assert not view.hides(str(home / name)), name
+    for name in ("code/notes", "code/other/.editorconfig"):
+        assert view.hides(str(home / name)), name
+    assert str(tmp_path) not in view.shown
 
 
 def test_the_repository_of_the_work_folder_is_shown_and_no_other(home: Path) -> None:
@@ -410,6 +446,37 @@ def test_the_setting_shows_more_and_not_what_is_secret_in_it_unless_it_is_named(
     assert policy.hides(policy.real(str(home / ".aws/config")))
 
 
+def test_what_variables_name_is_shown_by_the_rules_of_its_usual_place(home: Path) -> None:
+    for name in ("rust/bin/tool", "rust/registry/x", "rust/notes", "sdk/bin/x", "sdk/.env"):
+        write(home / name)
+    write(home / "rust/credentials.toml", f"token = {CANARY}\n")
+    write(home / "rust/config.toml", f"[build]\njobs = 2\n[registry]\ntoken = {CANARY}\n")
+    write(home / "certificates.pem", "x\n")
+    variables = {
+        "CARGO_HOME": f"{home}/rust",
+        "JAVA_HOME": f"{home}/sdk:relative",
+        "SSL_CERT_FILE": f"{home}/certificates.pem",
+    }
+    policy = policy_in(home, **variables)
+    for name in ("rust/bin/tool", "rust/registry/x", "sdk/bin/x", "certificates.pem"):
+        assert not policy.hides(policy.real(str(home / name))), name
+    for name in ("rust/notes", "rust/credentials.toml", "sdk/.env"):
+        assert policy.hides(policy.real(str(home / name))), name
+    assert dict(policy.home.texts)[str(home / "rust/config.toml")] == (
+        b"[build]\njobs = 2\n[registry]\n"
+    )
+    assert policy_in(home).hides(str(home / "sdk/bin/x"))
+
+
+def test_files_that_can_be_shown_in_part_only_elsewhere_are_named_by_variables(home: Path) -> None:
+    texts = ((f"{home}/.gitconfig", b"a"), (f"{home}/x/.gitconfig", b"b"), (f"{home}/.other", b"c"))
+    view = HomeView(str(home), (str(home),), texts=texts)
+    assert view.copies("/tmp/t") == (
+        {"/tmp/t/shown-.gitconfig": b"a"},
+        {"GIT_CONFIG_GLOBAL": "/tmp/t/shown-.gitconfig"},
+    )
+
+
 def test_folders_of_configurations_elsewhere_are_emptied_too_but_none_of_the_system(
     home: Path, tmp_path: Path
 ) -> None:
@@ -451,13 +518,20 @@ def test_folders_of_configurations_elsewhere_are_emptied_too_but_none_of_the_sys
         ("x", "key = 9fJ2kLm3Pq8Rs7Tu1Vw4Xy6Za0Bc5De\nb = 1\n", "b = 1\n"),
         ("x", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\ndef\n-----END OPENSSH PRIVATE KEY-----\nb = 1\n", "b = 1\n"),
         ("x", "a = 1\n\0", ""),
+        ("x", "a = \udcff\n", ""),
+        ("x.toml", 'password = """x"""\na = 1\n', "a = 1\n"),
+        ("x.yml", "  a: 1\n  b: 2\n", None),
+        ("x.yml", "  token:\n\n    one\n  b: 2\n", "  b: 2\n"),
+        ("pip.conf", "[global]\npassword =\n    one\ntimeout = 5\n", "[global]\ntimeout = 5\n"),
+        ("x.yml", "token:\nb: 2\n  c: 3\n", None),
+        ("x", "me@example.com = 1\nssh://hg@example.com/ = https://r.example/@x/\n", None),
     ],
 )  # fmt: skip
 def test_settings_are_shown_without_the_lines_that_hold_credentials(
     name: str, text: str, shown: str | None
 ) -> None:
     """None: all of it; empty: nothing."""
-    left = without_credentials(name, text.encode())
+    left = without_credentials(name, text.encode(errors="surrogateescape"))
     assert (left or b"").decode() == (text if shown is None else shown)
 
 
@@ -475,6 +549,14 @@ def test_a_read_that_was_refused_is_named_with_the_setting_that_allows_it(home: 
         write(home / name)
     write(home / "code/lib/mine/__init__.py")
     write(home / "code/work/.venv/lib/python3.13/site-packages/_lib.pth", f"{home}/code/lib\n")
+    packages = home / "code/work/.venv/lib/python3.13/site-packages"
+    finder = f"MAPPING = {{'theirs': '{home}/code/no', 'found': '{home}/code/found/found'}}\n"
+    write(packages / "__editable___x_finder.py", finder)
+    write(packages / "odd_finder.py").unlink()
+    (packages / "odd_finder.py").mkdir()
+    write(home / "code/found/found/__init__.py")
+    write(home / "code/no/x")
+    write(home / "code/work/.venv/lib/other")
     (home / "code/work/node_modules").mkdir()
     (home / "code/work/node_modules/sib").symlink_to(home / "code/sib")
     write(home / "code/sib/index.js")
@@ -500,6 +582,12 @@ def test_a_read_that_was_refused_is_named_with_the_setting_that_allows_it(home: 
             '"~/data", "~/odd \\u005cx"',
         ),
         ("ModuleNotFoundError: No module named 'mine'", ["code/lib"], '"~/data", "~/code/lib"'),
+        (
+            "ModuleNotFoundError: No module named found",
+            ["code/found/found"],
+            '"~/data", "~/code/found/found"',
+        ),
+        ("Error: Cannot find module './sib'", [], ""),
         ("Error: Cannot find module 'sib'", ["code/sib"], '"~/data", "~/code/sib"'),
         (f"bash: {home}/notes.txt: Read-only file system", [], ""),
         (f"cat: {home}/never: No such file or directory", [], ""),

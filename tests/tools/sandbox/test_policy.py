@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from support import covered
+from support.cases import each
 from support.covered import (
     bubblewrap,
     is_hidden,
@@ -36,6 +37,8 @@ from kimi_tui.tools.sandbox.policy import (
     NoSandbox,
     Policy,
     SandboxSettings,
+    has_parts_elsewhere,
+    is_own_repository,
     paths_in_error,
     policy_for,
     refused,
@@ -288,6 +291,13 @@ def test_repositories_without_a_working_tree_and_steps_of_a_rebase_are_held_stil
     ):
         assert not found.may_write(name), name
     assert found.may_write("sub/store/objects/x")
+    # Any folder can look like one, so nothing is created in it.
+    shutil.rmtree(work / "sub/store/hooks")
+    policy_for(work, SandboxSettings(), environ)
+    assert not (work / "sub/store/hooks").exists()
+    git("init", "-q", "--bare", "sub/store", within=work)
+    (work / "sub/store/hooks/pre-receive").write_text("x\n")
+    found = policy_for(work, SandboxSettings(), environ)
     assert found.may_write("a/b/c/d/e/node_modules/f/x")
     # A file system that ignores case shows it like this.
     (work / ".GIT/hooks").mkdir(parents=True)
@@ -892,9 +902,8 @@ def test_what_could_not_be_read_is_named_in_a_line(line: str, paths: list[str]) 
     assert list(dict.fromkeys(paths_in_error(line))) == paths
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize(
-    ("output", "what"),
+@each(
+    "output, what",
     [
         ("touch: cannot touch '/etc/x': Read-only file system", ["writing /etc/x"]),
         ("OSError: [Errno 30] Read-only file system: '/opt/x'", ["writing /opt/x"]),
@@ -914,6 +923,20 @@ def test_what_could_not_be_read_is_named_in_a_line(line: str, paths: list[str]) 
         ("EROFS: read-only file system, open '/opt/x'", ["writing /opt/x"]),
         ("npm error errno EAI_AGAIN\ncurl: (6) Could not resolve host: x.y", ["the network"]),
         ("AssertionError: 1 != 2", []),
+        (
+            "mv: cannot move 'tests' to 'x': Device or resource busy",
+            ["renaming tests (files in that folder are protected; copying it works)"],
+        ),
+        ("mv: cannot move 'sub' to 'x': Invalid cross-device link", []),
+        ("mv: cannot move 'sub' to '/tmp/x': Invalid cross-device link", []),
+        (
+            "cp: cannot create special file 'copy/.env': Operation not permitted",
+            ["copying a file hidden by the sandbox to copy/.env"],
+        ),
+        (
+            "\n".join(f"touch: cannot touch '/opt/{n}': Read-only file system" for n in "abcbd"),
+            ["writing /opt/a", "writing /opt/b", "writing /opt/c"],
+        ),
     ],
 )
 def test_what_was_refused_is_told_from_the_output(
@@ -1231,6 +1254,67 @@ def test_repositories_deep_in_the_folder_are_held_still_and_new_ones_named(
     assert str(deep / ".git") in found.watch.git_folders()
     git("init", "-q", "--bare", "a/b/c/d/e/x/y", within=work)
     assert found.watch.changed() == ["a/b/c/d/e/x/y/config"]
+
+
+def test_in_an_added_folder_no_repository_is_written_and_secrets_are_hidden(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    work, added = tmp_path / "work", tmp_path / "added"
+    work.mkdir()
+    for name in ("deep/sub/.git/HEAD", ".env", "deep/.env", "Makefile", "deep/x", "filled/.env"):
+        (added / name).parent.mkdir(parents=True, exist_ok=True)
+        (added / name).write_text("x\n")
+    git("init", "-q", within=added)
+    found = policy_for(work, SandboxSettings(), environ, added=[str(added)])
+    for name in ("x", "deep/x", "deep/sub/y"):
+        assert found.may_write(str(added / name)), name
+    for name in (".git/index", "deep/sub/.git/index", "Makefile"):
+        assert not found.may_write(str(added / name)), name
+        assert not is_hidden(found, str(added / name)), name
+    for name in (".env", "deep/.env"):
+        assert is_hidden(found, str(added / name)), name
+    # The user's setting opens one of them.
+    settings = SandboxSettings(readable=(str(added / ".env"),))
+    found = policy_for(work, settings, environ, added=[str(added)])
+    assert not is_hidden(found, str(added / ".env"))
+    assert is_hidden(found, str(added / "deep/.env"))
+
+
+def test_a_repository_is_a_folders_own_only_if_nothing_of_it_comes_from_elsewhere(
+    tmp_path: Path,
+) -> None:
+    top, other = tmp_path / "top", tmp_path / "other"
+    for place in (top, other):
+        place.mkdir()
+        git("init", "-q", within=place)
+        git("commit", "-q", "--allow-empty", "-m", "x", within=place)
+    git("worktree", "add", "-q", str(tmp_path / "tree"), within=top)
+    assert is_own_repository(str(top))
+    assert is_own_repository(str(tmp_path / "tree"))
+    for name, text in (("objects/info/alternates", f"{other}/.git/objects\n"), ("commondir", ".")):
+        (top / ".git" / name).write_text(text)
+        assert has_parts_elsewhere(str(top / ".git"))
+        assert not is_own_repository(str(top))
+        (top / ".git" / name).unlink()
+    (top / ".git/refs/heads").rename(top / "heads")
+    (top / ".git/refs/heads").symlink_to(top / "heads")
+    assert not is_own_repository(str(top))
+    link = tmp_path / "link"
+    link.mkdir()
+    (link / ".git").symlink_to(other / ".git")
+    assert not is_own_repository(str(link))
+    # A file `.git` may name a repository in the folder, or one that names the folder.
+    (link / ".git").unlink()
+    (link / ".git").write_text(f"gitdir: {other}/.git\n")
+    assert not is_own_repository(str(link))
+    git("config", "core.worktree", str(top), within=other)
+    assert not is_own_repository(str(link))
+    git("config", "core.worktree", "../../link", within=other)
+    assert is_own_repository(str(link))
+    git("config", "--unset", "core.worktree", within=other)
+    (other / ".git").rename(link / "own")
+    (link / ".git").write_text("gitdir: own\n")
+    assert is_own_repository(str(link))
 
 
 def test_a_path_in_a_file_of_gits_is_read_as_git_reads_it(

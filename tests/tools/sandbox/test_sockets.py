@@ -54,6 +54,24 @@ def test_strays_are_found_wherever_they_may_be(tmp_path: Path) -> None:
         assert str(elsewhere) not in found
 
 
+def test_a_socket_that_was_renamed_is_found(tmp_path: Path) -> None:
+    with ExitStack() as held:
+        home = tmp_path / "home"
+        home.mkdir()
+        for name in ("one.sock", "two.sock"):
+            held.enter_context(socket.socket(socket.AF_UNIX)).bind(str(home / name))
+        assert not [path for path in stray_sockets([], str(home)) if path.startswith(str(home))]
+        (home / "one.sock").rename(home / "x.sock")
+        # A file in its place is no socket.
+        (home / "two.sock").rename(home / "y.sock")
+        (home / "two.sock").touch()
+        found = stray_sockets([], str(home))
+        assert [path for path in found if path.startswith(str(home))] == [
+            str(home / "x.sock"),
+            str(home / "y.sock"),
+        ]
+
+
 def test_a_stray_is_found_behind_any_name(tmp_path: Path) -> None:
     with ExitStack() as held:
         home, work = tmp_path / "home", tmp_path / "work"
