@@ -181,7 +181,7 @@ def test_where_no_changes_are_told_it_says_so_with_a_count(
     need_an_instance()
     told = reported(place, "--offline")["file changes"]
     assert told["state"] == "ok"
-    monkeypatch.setattr(tree_watch, "most_watches", lambda: 4)
+    monkeypatch.setattr(tree_watch, "most_watches", lambda: 6)
     for name in "abc":
         (Path.cwd() / name).mkdir()
     told = reported(place, "--offline")["file changes"]

@@ -821,7 +821,17 @@ WIRING: dict[type, set[str]] = {
         *("hand_back", "return_text", "ended", "hand_over_left", "let_go", "aclose"),
     },
     AgentsPart: {
-        *("load", "take_in", "separate", "follow_line", "together", "settle", "run", "aclose"),
+        *(
+            "load",
+            "take_in",
+            "forget",
+            "separate",
+            "follow_line",
+            "together",
+            "settle",
+            "run",
+            "aclose",
+        ),
     },
 }
 """What the engine's own parts call of one another, and those who open a session."""

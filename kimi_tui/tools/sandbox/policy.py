@@ -671,7 +671,7 @@ class _Listing(NamedTuple):
         return self[2:] == other[2:]
 
 
-class _Walk(NamedTuple):
+class _UpperPart(NamedTuple):
     """The upper part of a work folder, as it was at one time.
 
     Attributes:
@@ -731,7 +731,7 @@ class FolderMemory:
         self.outside = Remembered()
         self.unseen: tuple[str, ...] = ()
         self.lock = threading.Lock()
-        self._walk = _Walk("", {}, {})
+        self._walk = _UpperPart("", {}, {})
         self._top: tuple[int, int] | None = None
         self._quiet = QuietFolders()
         self._beside: dict[str, FolderMemory] = {}
@@ -744,7 +744,7 @@ class FolderMemory:
         """Return the listings of a work folder."""
         return self._walk.listings if self._walk.work == work else {}
 
-    def walk(self, work: str, environ: Mapping[str, str]) -> _Walk:
+    def walk(self, work: str, environ: Mapping[str, str]) -> _UpperPart:
         """Return the upper part of a work folder as it is now; the caller holds the lock."""
         in_home = {
             os.path.realpath(place): tuple(usual.split("/"))
@@ -753,7 +753,7 @@ class FolderMemory:
         }
         last = self._walk
         if last.work != work or last.in_home != in_home:
-            last = _Walk(work, in_home, {})
+            last = _UpperPart(work, in_home, {})
             self._quiet.clear()
         # The folder that holds the work folder is not watched, so another one may be in its place.
         top = _stamp_of_folder(work)
@@ -766,7 +766,7 @@ class FolderMemory:
             self.unseen = last.unseen
         return last
 
-    def _is_as_before(self, last: _Walk) -> bool:
+    def _is_as_before(self, last: _UpperPart) -> bool:
         """Look again at the folders that may have changed; return whether all that was found in them is as it was."""
         if not self._quiet or last.unseen:
             return False
@@ -789,7 +789,7 @@ class FolderMemory:
 
     def _walked(
         self, work: str, known: Mapping[str, _Listing], in_home: Mapping[str, tuple[str, ...]]
-    ) -> _Walk:
+    ) -> _UpperPart:
         listings: dict[str, _Listing] = {}
         ways: dict[str, _Way] = {}
         found: list[str] = []
@@ -837,7 +837,7 @@ class FolderMemory:
                 deep.append(folder)
             if len(deeper) < _MOST_DEEP:
                 deeper += [os.path.join(folder, name) for name in listing.deeper]
-        return _Walk(
+        return _UpperPart(
             work, in_home, listings, found, deep, packages, tuple(unseen), ways, n_looked_at
         )
 
