@@ -91,6 +91,12 @@ class Feed:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + slice_s
 
+    def take(self) -> list[EventRecord]:
+        """Return the records that `live` has not yielded yet; the caller draws them in its place."""
+        taken = [*self._waiting, *self._subscription.drain()]
+        self._waiting.clear()
+        return taken
+
     def stop(self) -> None:
         """Unsubscribe from the wire."""
         if self._handle is not None:
