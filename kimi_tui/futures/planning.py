@@ -198,6 +198,8 @@ class Planner:
             NoFutures: there is no such checkpoint.
         """
         if target.is_end and not target.world_line:
+            # A turn may be long; a future that is just becoming a world line is not.
+            await self._soul.settled()
             if self._soul.running:
                 raise NoFutures(
                     "The agent is working, so futures cannot begin at the end of the conversation. Choose a checkpoint, or wait until the agent finishes.",

@@ -11,6 +11,7 @@ from kimi_tui.futures.values import Estimate, FutureCost, FuturesPlan, NoFutures
 from kimi_tui.soul.rewind_values import RewindOutcome, RewindPreview, Target
 from kimi_tui.tool_cards import DiffLine
 from kimi_tui.wire.events import (
+    AgentChanged,
     ApprovalAnswer,
     ApprovalRequest,
     CheckpointCreated,
@@ -96,6 +97,7 @@ class FakeFutures:
         self.text = "Both pass; future 2 is the shorter one."
         self._wires: dict[str, Wire] = {}
         self._records: dict[str, list[EventRecord]] = {}
+        self._agents: dict[tuple[str, str], tuple[Wire, list[EventRecord]]] = {}
         self._wakes: list[Callable[[str], None]] = []
 
     # --- what a test does
@@ -112,6 +114,12 @@ class FakeFutures:
         """Publish events of a future."""
         for event in events:
             self._records[key].append(self._wires[key].publish(event))
+
+    def tell_agent(self, key: str, state: AgentChanged, *events: Event) -> None:
+        """Publish the state of a sub-agent of a future, and events of it."""
+        wire, records = self._agents.setdefault((key, state.name), (Wire(), []))
+        self.tell(key, state)
+        records += [wire.publish(event) for event in (state, *events)]
 
     def work(self, key: str, text: str, *, step: int = 1) -> None:
         """Have a future do a step in which it says something."""
@@ -189,6 +197,13 @@ class FakeFutures:
     def records(self, key: str) -> Sequence[EventRecord]:
         """Return the events of a future so far."""
         return tuple(self._records[key])
+
+    def agent(self, key: str, name: str) -> tuple[Wire, Sequence[EventRecord]]:
+        """Return the wire of a sub-agent of a future, and its events so far."""
+        if (key, name) not in self._agents:
+            raise NoFutures("It has not begun.")
+        wire, records = self._agents[key, name]
+        return wire, tuple(records)
 
     async def history(self, key: str) -> Sequence[EventRecord]:
         """Return no past."""

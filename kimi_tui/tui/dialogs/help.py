@@ -169,6 +169,16 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         ),
     ),
     (
+        "Viewing a sub-agent of a future",
+        "future",
+        (
+            (("future.next", "future.before"), "select the next or previous message"),
+            (("future.message",), "send the future a message; you can also just type"),
+            (("search",), "search"),
+            (("future.leave",), "go back to the future"),
+        ),
+    ),
+    (
         "Viewing a sub-agent",
         "subagent",
         (

@@ -950,12 +950,15 @@ class ConversationController:
         try:
             # As long as the operation runs, the record alone is told, which lacks what a future said.
             await soul.settled()
+            newest = soul.wire.newest_seq
             history = await soul.history()
-            last = history[-1].seq if history else 0
 
             def since() -> list[EventRecord]:
+                if self._live and self._feed is not None and (waiting := self._feed.take()):
+                    # An event of the history that is drawn later would be shown twice.
+                    self._draw(waiting)
                 told, self._since = self._since or [], []
-                return [record for record in told if record.seq > last]
+                return [record for record in told if record.seq > newest]
 
             self._bench.is_whole = await self._bench.views.rebuild(history, since)
         finally:

@@ -100,6 +100,12 @@ class Feed:
             if _exchanges(record):
                 return
 
+    def take(self) -> list[EventRecord]:
+        """Return the records that `live` has not yielded yet; the caller draws them in its place."""
+        taken = [*self._waiting, *self._subscription.drain()]
+        self._waiting.clear()
+        return taken
+
     def stop(self) -> None:
         """Unsubscribe from the wire."""
         if self._handle is not None:

@@ -255,17 +255,22 @@ class FuturesController:
             name = f"{key}{_SEPARATOR}{request.id}"
             waiting.add(name)
             if name not in self._answered:
-                found[name] = Asked(replace(request, id=name), self._name(key))
+                found[name] = Asked(replace(request, id=name), self._name(key, request.agent))
         self._answered &= waiting
         self._order = [one for one in self._order if one in found]
         self._order += [one for one in found if one not in self._order]
         return [found[one] for one in self._order]
 
-    def _name(self, key: str) -> str:
+    def _name(self, key: str, agent: str) -> str:
+        """Return who asks: a future, or a sub-agent of it."""
+        from kimi_tui.foreign_text import one_line
         from kimi_tui.projection.futures import future_name
 
         state = self.state(key)
-        return f"Future {state.number}: {future_name(state)}" if state is not None else "A future"
+        number = f"Future {state.number}" if state is not None else "A future"
+        if agent:
+            number += f", sub-agent {one_line(agent)}"
+        return f"{number}: {future_name(state)}" if state is not None else number
 
     def asker_of(self, request_id: str) -> str:
         """Return the key of the future that has asked; empty if it was the current conversation."""

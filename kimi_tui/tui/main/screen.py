@@ -974,6 +974,11 @@ class MainScreen(Screen[None]):
         if self._is_of_agent(event.transcript):
             self.bench.start(subagents.rewind(self.parts, Target(event.id)), opens=True)
             return
+        if self.beside.view is not None:
+            self.bench.tell(
+                "You can rewind to a step of a future once it has ended and you switched to it."
+            )
+            return
         is_now = event.transcript is self.transcript
         point = self.bench.views.live_point(event.id) if is_now else None
         if point is not None and point.is_summary:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,24 @@ from support.made_images import flat, saved
 from support.screens import Desk, desk
 from textual import events
 
+from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.tui.dialogs.text_dialog import TextDialog
 from kimi_tui.tui.futures.dialog import FormArea, FuturesDialog
 from kimi_tui.tui.futures.page import FuturesPage
 from kimi_tui.tui.keyboard import LetterRun
 from kimi_tui.tui.preview.screen import RewindScreen
-from kimi_tui.wire.events import ApprovalRequest, TextPart
+from kimi_tui.wire.events import (
+    AgentChanged,
+    ApprovalRequest,
+    CheckpointCreated,
+    FilesRestored,
+    Notice,
+    StepBegin,
+    TextPart,
+    ToolCall,
+    ToolStarted,
+    TurnBegin,
+)
 
 
 @asynccontextmanager
@@ -133,6 +146,79 @@ async def test_one_is_read_live_steered_and_stopped(
         await one.until(lambda: one.screen.futures.view is None)
         await one.sees("Good.")
         assert first not in fake.stopped
+
+
+async def test_the_card_of_a_sub_agent_in_a_future_is_opened_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await started(one, fake)
+        second = fake.states[1].key
+        key = f"{second}-1:0"
+        fake.tell(
+            second,
+            StepBegin(1),
+            CheckpointCreated(2, f"{second}-1", "step"),
+            ToolCall(key, "Agent", '{"description": "callers"}'),
+            ToolStarted(key, "Agent", '{"description": "callers"}'),
+        )
+        agent = AgentChanged("general-101", title="callers", key=key, state="working", step=1)
+        fake.tell_agent(second, agent, TurnBegin("Find the callers."), StepBegin(1))
+        fake.change(second, state="running", step=1)
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
+        one.screen.bench.views.timeline.select((f"future {second}", 0))
+        await one.pilot.press("enter")
+        await one.sees("callers")
+
+        # Enter on a message of the future is no rewind of a step of the session with the same number.
+        await one.until(lambda: one.screen.futures.view is not None)
+        view = one.screen.futures.view
+        assert view is not None
+        view.transcript.post_message(view.transcript.CheckpointClicked(view.transcript, 0, 0))
+        await one.sees("You can rewind to a step of a future once")
+        assert one.screen.is_current
+
+        await one.pilot.press("shift+tab")
+        await one.until(lambda: isinstance(view.transcript.chosen, ToolBlock))
+        await one.pilot.press("enter")
+        await one.until(lambda: one.screen.futures.agent_view is not None)
+        await one.sees("Find the callers.")
+        await one.sees("future 2: general-101")
+        fake.tell_agent(second, replace(agent, step=2), TextPart("There are three."))
+        await one.sees("There are three.")
+        await one.sees("step 2")
+        await one.pilot.press("m")
+        await one.until(lambda: isinstance(one.app.screen, TextDialog))
+        await one.sees("Message to future 2")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.is_current)
+        # Back to the future, and from there to the timeline, from which that was opened.
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.futures.view is not None)
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.beside.view is None)
+        assert one.screen.bench.timeline_pane.has_keys
+
+
+async def test_what_was_told_before_a_rebuild_is_drawn_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, _):
+        soul = one.screen.conversation.soul
+        assert soul is not None
+        # The events are drawn long after they were told.
+        monkeypatch.setattr("kimi_tui.tui.main.feed.GATHERED_S", 2.0)
+        soul.wire.publish(FilesRestored("", ("made.py",)))
+        one.screen.conversation.rebuild()
+        before = one.screen.bench.views.timeline.model
+        await one.until(lambda: one.screen.bench.views.timeline.model is not before)
+        await one.sees("1 file restored")
+        soul.wire.publish(Notice("error", "It is told later."))
+        monkeypatch.setattr("kimi_tui.tui.main.feed.GATHERED_S", 0.0)
+        soul.wire.publish(Notice("error", "It is told at once."))
+        await one.sees("It is told at once.")
+        assert one.text().count("1 file restored") == 1
 
 
 async def test_pasted_images_go_along_with_the_messages(
