@@ -33,9 +33,11 @@ _CALLS: dict[str, dict[str, Callable[[int], dict[str, Any]]]] = {
     "read": {
         "ReadFile": lambda n: {"path": NOTES, "line_offset": n % 7 + 1},
         "read": lambda n: {"path": NOTES, "offset": n % 7 + 1},
+        "read_file": lambda n: {"path": NOTES, "offset": n % 7 + 1},
     },
     "write": dict.fromkeys(
-        ("WriteFile", "write"), lambda n: {"path": "new.txt", "content": f"{n}\n{_WRITTEN}"}
+        ("WriteFile", "write", "write_file"),
+        lambda n: {"path": "new.txt", "content": f"{n}\n{_WRITTEN}"},
     ),
     "replace": {
         "StrReplaceFile": lambda n: {
@@ -45,6 +47,11 @@ _CALLS: dict[str, dict[str, Callable[[int], dict[str, Any]]]] = {
         "edit": lambda n: {
             "path": VALUE,
             "edits": [{"oldText": _value(n), "newText": _value(n + 1)}],
+        },
+        "edit file_path": lambda n: {
+            "file_path": VALUE,
+            "old_string": _value(n),
+            "new_string": _value(n + 1),
         },
     },
     "grep": dict.fromkeys(("Grep", "grep"), lambda n: {"pattern": f"line of notes|{n}{n}{n}{n}"}),
@@ -58,7 +65,8 @@ _CALLS: dict[str, dict[str, Callable[[int], dict[str, Any]]]] = {
         },
     },
 }
-"""The arguments of each kind of call by the name of the tool, from the number of the step."""
+"""The arguments of each kind of call by the name of the tool, from the number of the step. Where two programs have a tool of the same
+name, one of its parameters stands behind it."""
 
 
 def _value(n: int) -> str:
@@ -186,11 +194,18 @@ async def _step(
     else:
         _steps.append((asked_at - _answered_at[0]) * 1000)
     events, finish = [_event({"content": DONE})], "stop"
-    offered = {tool["function"]["name"] for tool in body.get("tools", ())}
-    for name, arguments in _CALLS[order["call"]].items():
-        if name in offered and done < n_steps:
+    offered = {
+        tool["function"]["name"]: tool["function"]["parameters"].get("properties", {})
+        for tool in body.get("tools", ())
+    }
+    for names, arguments in _CALLS[order["call"]].items():
+        name, _, parameter = names.partition(" ")
+        known = offered.get(name)
+        if known is not None and (not parameter or parameter in known) and done < n_steps:
             function = {"name": name, "arguments": json.dumps(arguments(done))}
-            call = {"index": 0, "id": f"c{done}", "type": "function", "function": function}
+            # Vibe takes a key that it has seen in an earlier turn for the same call.
+            key = f"c{len(body['messages'])}"
+            call = {"index": 0, "id": key, "type": "function", "function": function}
             events, finish = [_event({"tool_calls": [call]})], "tool_calls"
     n_in = len(json.dumps(body)) // 4
     events += [_event({}, finish) + _usage(n_in, 10) + b"data: [DONE]\n\n"]

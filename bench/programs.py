@@ -1,7 +1,7 @@
 """The programs that a measurement runs beside one another: ours, two floors, and the peers that are installed.
 
 Each is started in a 120x40 pty with a home folder of its own and talks to the model server of the measurements. A peer is measured where
-its command is on PATH: `pi` 0.73 (configured as its docs/models.md says).
+its command is on PATH: `pi` 0.73 (configured as its docs/models.md says) and `vibe` 3.0 (Mistral Vibe).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.terminal import Terminal  # noqa: E402 - needs the path above
+from support.terminal import ScreenTimeout, Terminal  # noqa: E402 - needs the path above
 
+_LETTER = "\N{CYRILLIC SMALL LETTER YA}"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -97,9 +98,28 @@ def _pi(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 OURS = Program("kimi-tui", _ours, ("shell", "read", "write", "replace", "grep", "glob"))
+
+
+def _vibe(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    home = folder / "vibe"
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(
+        'active_model = "bench"\nenable_telemetry = false\nenable_update_checks = false\nenable_notifications = false\n'
+        "cursor_blink = false\ndisable_welcome_banner_animation = true\n"
+        f'[[providers]]\nname = "bench"\napi_base = "{base_url}"\napi_key_env_var = "BENCH_KEY"\n'
+        'api_style = "openai"\nbackend = "generic"\n'
+        '[[models]]\nname = "bench"\nprovider = "bench"\nalias = "bench"\n'
+    )
+    variables = {"VIBE_HOME": str(home), "BENCH_KEY": "bench", "HOME": str(home)}
+    return ["vibe", "--trust", "--auto-approve"], variables
+
+
 BARE = Program("bare Textual", _module("bare_textual"))
 SKETCH = Program("sketch", _module("sketch"))
-PEERS = (Program("pi", _pi, ("shell", "read", "write", "replace", "grep")),)
+PEERS = (
+    Program("pi", _pi, ("shell", "read", "write", "replace", "grep")),
+    Program("vibe", _vibe, ("shell", "read", "write", "replace")),
+)
 
 
 def programs(*, floors: bool = True) -> list[Program]:
@@ -140,9 +160,19 @@ def _ready(terminal: Terminal) -> None:
     """Wait until a typed letter is drawn, delete it, and wait until background imports have ended."""
     terminal.wait_raw(b"\x1b[", timeout_s=30)
     terminal.wait_quiet(0.3, 30)
-    terminal.type("\N{CYRILLIC SMALL LETTER YA}")
-    terminal.wait_raw("\N{CYRILLIC SMALL LETTER YA}".encode(), timeout_s=30)
-    terminal.key("backspace")
+    n_typed, is_drawn = 0, False
+    while not is_drawn:
+        # A program may drop what is typed before it is ready.
+        terminal.type(_LETTER)
+        n_typed += 1
+        try:
+            terminal.wait_raw(_LETTER.encode(), timeout_s=5)
+            is_drawn = True
+        except ScreenTimeout:
+            if n_typed > 12:
+                raise
+    for _ in range(n_typed):
+        terminal.key("backspace")
     terminal.wait_quiet(0.4, 30)
     used = -1.0
     while cpu_s(terminal.pid) - used > 2 / _TICKS:
