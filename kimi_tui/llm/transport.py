@@ -26,7 +26,7 @@ from h11._readers import READERS, ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui.base_url import is_loopback
-from kimi_tui.late_imports import deferred
+from kimi_tui.late_imports import called_later, deferred
 from kimi_tui.llm.errors import (
     AnswerOverdueError,
     APIConnectionError,
@@ -60,6 +60,8 @@ _SHAPES = (
     *(f"openai.types.{name}" for name in ("chat", "graders", "responses", "shared")),
 )
 """The library's types of requests and answers, which take an eighth of the memory and are not used here."""
+_FUNCTIONS = ("openai.lib._parsing", "openai.lib._tools")
+"""Modules of its functions for schemas of Python classes, which execute the types of chats."""
 _OTHER_CLIENT = "openai._vendor.httpx_aiohttp"
 """The library's adapter of another HTTP library, which it imports where that is installed; that takes as long as all the rest of it."""
 _importing = threading.Lock()
@@ -427,7 +429,7 @@ def preload() -> None:
             # An entry of None has the import of that name fail, and the library does without it.
             cast("dict[str, object]", sys.modules)[_OTHER_CLIENT] = None
         try:
-            with deferred(*_SHAPES):
+            with deferred(*_SHAPES), called_later(*_FUNCTIONS):
                 from openai import AsyncOpenAI
         finally:
             if cast("dict[str, object]", sys.modules).get(_OTHER_CLIENT, "") is None:

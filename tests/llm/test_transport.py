@@ -81,12 +81,16 @@ import sys
 from kimi_tui.llm.transport import OpenAIClient
 OpenAIClient("http://127.0.0.1:1/v1", "")
 assert "openai.types.responses.response" not in sys.modules
+assert "openai.types.chat.chat_completion" not in sys.modules
 assert not [name for name in sys.modules if name.partition(".")[0] == "aiohttp"]
 from openai._vendor.httpx_aiohttp import Httpx2AiohttpClient
 import openai
 assert issubclass(Httpx2AiohttpClient, openai.DefaultAsyncHttpxClient.__mro__[1])
 from openai.types.responses import Response
 assert Response.model_fields
+class Named(Response):
+    pass
+assert openai.pydantic_function_tool(Named)["function"]["name"] == "Named"
 """
 SILENT = """
 import logging, sys
