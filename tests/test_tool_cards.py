@@ -53,7 +53,8 @@ json_values = st.recursive(
 
 @given(
     st.dictionaries(
-        st.sampled_from(["short", "keys", "kind", "form", "shows", "text", "other"]), json_values
+        st.sampled_from(["short", "keys", "kind", "form", "shows", "text", "does", "other"]),
+        json_values,
     ),
     st.text(max_size=200),
 )
