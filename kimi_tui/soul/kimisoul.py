@@ -877,17 +877,19 @@ class KimiSoul:
         handed back at first, unless `inbox.left_over` was called.
         """
         self._is_attended = True
-        await self.inbox.hand_over_left()
-        while not self._alone.closed:
-            await self._alone.idle()
-            due = self.inbox.due
-            if due is None:
-                await self.inbox.stirred()
-            elif self._alone.n_ahead:
-                await asyncio.sleep(0)
-            else:
-                await self._begin(due)
-        self._is_attended = False
+        try:
+            await self.inbox.hand_over_left()
+            while not self._alone.closed:
+                await self._alone.idle()
+                due = self.inbox.due
+                if due is None:
+                    await self.inbox.stirred()
+                elif self._alone.n_ahead:
+                    await asyncio.sleep(0)
+                else:
+                    await self._begin(due)
+        finally:
+            self._is_attended = False
 
     async def _begin(self, said: Said) -> None:
         """Run a turn that begins with a message, or carry out a command. Errors are published."""
