@@ -168,7 +168,7 @@ class Conversation:
             and known[1] <= totals.messages <= counted
             and (shown is stored or totals.messages == counted)
         ):
-            # A line that was cut gives no figure any more of what the server read there.
+            # The server's figures for the part that was cut off do not hold any more.
             figure = TokenFigure(totals.used, not totals.estimated)
             await self.refresh(0, figure, totals.messages)
             self._refit(totals)
