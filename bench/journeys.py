@@ -193,7 +193,7 @@ async def on_the_screen(folder: Path) -> dict[str, Walk]:
 
         async def usage() -> None:
             await at.pilot.press("enter")
-            await at.sees("This session:")
+            await at.sees("Session: ")
 
         await written_usage()
         await usage()

@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kimi_tui.projection.tool_calls import target
-from kimi_tui.tool_cards import COMMANDS, KNOWN, PLAIN, Card, card_from, card_of, short_name
+from kimi_tui.tool_cards import (
+    COMMANDS,
+    KNOWN,
+    PLAIN,
+    Card,
+    card_from,
+    card_of,
+    card_record,
+    short_name,
+)
 from kimi_tui.tools.toolset import default_toolset
 from kimi_tui.tools.web.search_web import SearchService, SearchWeb
 
@@ -53,7 +62,8 @@ json_values = st.recursive(
 
 @given(
     st.dictionaries(
-        st.sampled_from(["short", "keys", "kind", "form", "shows", "text", "other"]), json_values
+        st.sampled_from(["short", "keys", "kind", "form", "shows", "text", "does", "other"]),
+        json_values,
     ),
     st.text(max_size=200),
 )
@@ -66,3 +76,9 @@ def test_any_record_makes_a_card_that_can_be_drawn(
     for text in (short_name("tool", card), target(card, arguments), card.text):
         assert len(text) <= 1_100
         assert not set(text) & {"\n", "\x1b", "\x9b"}
+
+
+def test_a_card_is_read_back_as_it_was() -> None:
+    cards = (*KNOWN.values(), PLAIN, SHIP)
+    assert [card_from(card_record(card)) for card in cards] == [*cards]
+    assert card_record(PLAIN) == {}

@@ -151,7 +151,7 @@ class _ClaudeReader:
                 return -1
         if isinstance(name, str) and name in self._places:
             return self._places[name]
-        # The line before was lost or compacted away: what follows belongs behind what was read last.
+        # The line before was lost or compacted away, so this one belongs behind the line that was read last.
         return len(self.plain.entries) - 1
 
     def _user(self, record: files.Json, parent: int) -> int:

@@ -62,7 +62,7 @@ def _pairs(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[in
     found: list[tuple[int, int]] = []
     i = j = 0
     for a, c in [*_rising(unique), (len(left), len(right))]:
-        # Between two anchors: what follows the one, then what precedes the other.
+        # Lines between two anchors are paired from the first anchor on, and then back from the second.
         while i < a and j < c and left[i] == right[j]:
             found.append((i, j))
             i, j = i + 1, j + 1

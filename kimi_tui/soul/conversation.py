@@ -168,7 +168,7 @@ class Conversation:
             and known[1] <= totals.messages <= counted
             and (shown is stored or totals.messages == counted)
         ):
-            # A line that was cut gives no figure any more of what the server read there.
+            # A line that was cut has lost the figures that the server gave for it, so the stored total is used.
             figure = TokenFigure(totals.used, not totals.estimated)
             await self.refresh(0, figure, totals.messages)
             self._refit(totals)

@@ -59,7 +59,7 @@ from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.loop import AgentLoop, TurnOutcome
 from kimi_tui.soul.model_slot import Spent
 from kimi_tui.soul.operations import Operations
-from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
+from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel, UserPermissions
 from kimi_tui.soul.past_search import PastSearch
 from kimi_tui.soul.project_notes import notes_in
 from kimi_tui.soul.record import Recorder
@@ -104,7 +104,6 @@ from kimi_tui.wire.queue import Subscription
 
 if TYPE_CHECKING:
     from kimi_tui.llm.models import ServerFacts
-    from kimi_tui.mcp.permissions import Permissions as ServerPermissions
     from kimi_tui.mcp.servers import McpServers
     from kimi_tui.soul.agent_copies import MakesCopies
     from kimi_tui.soul.agent_kinds import SessionKinds
@@ -131,8 +130,6 @@ _ORPHANS_S = 10.0
 _BESIDE_S = 3.0
 _MOST_NAMED = 5
 _LONGEST_NAME = 120
-_SERVER = "server:"
-"""The kind of a permission for the work folder that is an MCP server's."""
 
 
 class KimiSoul:
@@ -176,6 +173,7 @@ class KimiSoul:
         changes: what changed in the work folder, and messages of commits.
         added: the folders that the user added beside the work folder.
         travel, lines, marks, tasks, dmails, model: its parts (see `Soul`).
+        permissions: the permissions that the user has given.
         lacks: the parts that it has not, although it has their attributes.
         servers: the MCP servers (`mcp_host.start_servers`); None if none is configured.
         futures: returns what is known of the futures of the session.
@@ -292,6 +290,9 @@ class KimiSoul:
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)
         self.dmails = DMails(UserDMails(conversation, self._operations, dmails), self._alone)
         self.tasks = Tasks(self._jobs)
+        self.permissions = UserPermissions(
+            self._approval, session.work_dir, lambda: self.servers, self.hooks
+        )
         self.model = conversation.model
         self.changes = FileChanges(
             conversation, session.work_dir, environ, asks_for_keys, self._alone
@@ -880,17 +881,19 @@ class KimiSoul:
         handed back at first, unless `inbox.left_over` was called.
         """
         self._is_attended = True
-        await self.inbox.hand_over_left()
-        while not self._alone.closed:
-            await self._alone.idle()
-            due = self.inbox.due
-            if due is None:
-                await self.inbox.stirred()
-            elif self._alone.n_ahead:
-                await asyncio.sleep(0)
-            else:
-                await self._begin(due)
-        self._is_attended = False
+        try:
+            await self.inbox.hand_over_left()
+            while not self._alone.closed:
+                await self._alone.idle()
+                due = self.inbox.due
+                if due is None:
+                    await self.inbox.stirred()
+                elif self._alone.n_ahead:
+                    await asyncio.sleep(0)
+                else:
+                    await self._begin(due)
+        finally:
+            self._is_attended = False
 
     async def _begin(self, said: Said) -> None:
         """Run a turn that begins with a message, or carry out a command. Errors are published."""
@@ -970,40 +973,6 @@ class KimiSoul:
         if mode == "sandboxed" and self._sandbox is None:
             raise NoSandbox(self.no_sandbox)
         self._approval.set_mode(mode)
-
-    @property
-    def allowed(self) -> tuple[str, ...]:
-        """The permissions given for the session, each in the words of the answer that gave it."""
-        return self._approval.allowed
-
-    def revoke(self, words: str) -> None:
-        """Revoke one of the permissions in `allowed`."""
-        self._approval.revoke(words)
-
-    async def project_rules(self) -> tuple[str, ...]:
-        """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
-        in words. Those of the project's MCP servers are `server:NAME`.
-        """
-        servers = await asyncio.to_thread(lambda: _permissions_of_servers(self).allowed)
-        return (*await self._approval.project_rules(), *(f"{_SERVER}{name}" for name in servers))
-
-    async def revoke_for_project(self, rule: str) -> None:
-        """Revoke one of `project_rules`.
-
-        Raises:
-            OSError: the disk refused; it still holds.
-            ValueError: the file of permissions is damaged.
-        """
-        if rule.startswith(_SERVER):
-            name = rule.removeprefix(_SERVER)
-            if self.servers is not None:
-                await self.servers.revoke(name)
-            else:
-                await asyncio.to_thread(lambda: _permissions_of_servers(self).revoke(name))
-            return
-        await self._approval.revoke_for_project(rule)
-        if rule.startswith("hooks:") and self.hooks is not None:
-            self.hooks.folder_was_revoked()
 
     # -- commands in the background --------------------------------------------------------------
 
@@ -1436,12 +1405,6 @@ class _TurnEnded(NamedTuple):
     @property
     def is_done(self) -> bool:
         return self.event.reason == "done"
-
-
-def _permissions_of_servers(soul: KimiSoul) -> ServerPermissions:
-    from kimi_tui.mcp.permissions import Permissions
-
-    return Permissions(soul.session.work_dir)
 
 
 def _with_facts(

@@ -1,17 +1,22 @@
-"""The parts of the engine beside its turns: time travel, the world lines, the user's D-Mails, commands in the background.
+"""The parts of the engine beside its turns: time travel, the world lines, the user's D-Mails, commands in the background, and the
+permissions that the user has given.
 
-The user's marks are the fifth (`bookmarks`). A part holds the data that it works on. All of them run changes of the context
+The user's marks are the sixth (`bookmarks`). A part holds the data that it works on. All of them run changes of the context
 through one `OneAtATime`: their methods raise `SoulBusy` while a turn or another operation runs.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from kimi_tui.hooks.runner import Hooks
 from kimi_tui.session.session import Session
+from kimi_tui.soul.approval import Approval
 from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.conversation import Conversation
 from kimi_tui.soul.dmail import UserDMails
@@ -30,6 +35,8 @@ from kimi_tui.tools.jobs import Job, Jobs
 from kimi_tui.wire.events import EventRecord
 
 if TYPE_CHECKING:
+    from kimi_tui.mcp.permissions import Permissions as ServerPermissions
+    from kimi_tui.mcp.servers import McpServers
     from kimi_tui.session.world_lines import WorldLine
     from kimi_tui.soul.world_line_reader import (
         StoredSummary,
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
     from kimi_tui.tool_cards import ImageBlock
 
 T = TypeVar("T")
+_SERVER = "server:"
+"""The kind of a permission for the work folder that is an MCP server's."""
 
 
 class Travel:
@@ -339,3 +348,65 @@ class Tasks:
     def move_to_background(self) -> bool:
         """Move the command that the agent waits for to the background, so that the turn goes on; return False if there is none."""
         return self._jobs.move_to_background()
+
+
+class UserPermissions:
+    """The permissions that the user has given: for the session, and for the work folder in every session.
+
+    Args:
+        approval: the approvals, which keep those of the session.
+        work_dir: the work folder.
+        servers: returns the MCP servers; None for none.
+        hooks: the hooks of the session; None without hooks.
+    """
+
+    def __init__(
+        self,
+        approval: Approval,
+        work_dir: Path,
+        servers: Callable[[], McpServers | None],
+        hooks: Hooks | None,
+    ) -> None:
+        self._approval = approval
+        self._work_dir = work_dir
+        self._servers = servers
+        self._hooks = hooks
+
+    @property
+    def of_session(self) -> tuple[str, ...]:
+        """The permissions given for the session, each in the words of the answer that gave it."""
+        return self._approval.allowed
+
+    def revoke(self, words: str) -> None:
+        """Revoke one of the permissions in `of_session`."""
+        self._approval.revoke(words)
+
+    async def of_project(self) -> tuple[str, ...]:
+        """Return the permissions for the work folder that hold in every session; `config.permissions.shown_rule` puts them
+        in words. Those of the project's MCP servers are `server:NAME`.
+        """
+        servers = await asyncio.to_thread(lambda: self._stored_of_servers().allowed)
+        return (*await self._approval.project_rules(), *(f"{_SERVER}{name}" for name in servers))
+
+    async def revoke_for_project(self, rule: str) -> None:
+        """Revoke one of `of_project`.
+
+        Raises:
+            OSError: the disk refused; it still holds.
+            ValueError: the file of permissions is damaged.
+        """
+        if rule.startswith(_SERVER):
+            name = rule.removeprefix(_SERVER)
+            if (servers := self._servers()) is not None:
+                await servers.revoke(name)
+            else:
+                await asyncio.to_thread(lambda: self._stored_of_servers().revoke(name))
+            return
+        await self._approval.revoke_for_project(rule)
+        if rule.startswith("hooks:") and self._hooks is not None:
+            self._hooks.folder_was_revoked()
+
+    def _stored_of_servers(self) -> ServerPermissions:
+        from kimi_tui.mcp.permissions import Permissions
+
+        return Permissions(self._work_dir)

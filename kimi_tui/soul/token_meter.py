@@ -201,7 +201,7 @@ class TokenMeter:
             return self.estimate()
         tokens, counted, _ = self._figure
         if self._figure_fixed != self._fixed:
-            # The estimates of what the figure covers, with the prompt and tools of then and of now, have the proportion of it.
+            # Prompt or tools have changed since the server counted, so its figure changes in proportion to the estimates of then and now.
             texts = self._sums.total(0, counted)
             then, now = self._figure_fixed + texts, self._fixed + texts
             tokens = round(tokens * now / then) if then > 0 else tokens

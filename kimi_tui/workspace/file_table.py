@@ -620,7 +620,7 @@ def write_table(path: Path, folders: Folders, facts: Mapping[str, Any], *, sync:
     Raises:
         OSError: the disk refused.
     """
-    # One name for all tables: what a kill has left is removed by the next write.
+    # All tables have one temporary name, so the next write removes a file that a kill has left.
     temporary = path.with_name(_UNFINISHED)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     checksum = zlib.crc32(_MAGIC)

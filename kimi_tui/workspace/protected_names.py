@@ -397,7 +397,7 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
         if known is None or known.stamp != stamp or known.n_names > most:
             known = _listed(place, above, stamp, most, known, is_guarded=is_guarded)
         if not known.stamp or max(stamp[:2]) >= settled or known.n_names >= most:
-            # It is listed again the next time, with what is known of its folders.
+            # The folder is listed again the next time; its known folders stay known.
             known = known._replace(stamp=())
         used[above] = known
         n_looked_at += known.n_names if above else 0

@@ -132,15 +132,22 @@ async def scene_in(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     check: Callable[[Request], Answer],
+    *,
+    first: str = "Say hello.",
     window: str = "",
+    config: str = "",
+    **options: Any,
 ) -> AsyncGenerator[Scene]:
-    """Yield an open session of one turn in a new work folder, with a server that answers by this function.
+    """Yield an open session in a new work folder, with a server that answers by this function.
 
     Args:
         folder: a folder for all files.
         monkeypatch: sets the environment.
         check: gives the answer to each request.
+        first: the message of its one turn; empty for no turn.
         window: the tokens of the model's window, as a text; empty for the usual ones.
+        config: the contents of config.toml; empty for none.
+        options: those of the launch that are not the usual ones.
     """
     work = folder / "work"
     make_files(work)
@@ -149,12 +156,16 @@ async def scene_in(
         set_environment(monkeypatch, folder, server.base_url)
         if window:
             monkeypatch.setenv("KIMI_MODEL_MAX_CONTEXT_SIZE", window)
-        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))
+        if config:
+            (folder / "home").mkdir(exist_ok=True)
+            (folder / "home" / "config.toml").write_text(config)
+        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))._replace(**options)
         opened = await open_session(launch)
         if opened.soul.mode != "sandboxed":
             await opened.soul.aclose()
             pytest.skip(f"Futures of these tests need a complete sandbox. {opened.no_sandbox}")
-        await opened.soul.run("Say hello.")
+        if first:
+            await opened.soul.run(first)
         await opened.soul.files_ready()
         futures = Futures(opened.soul, launch)
         yield Scene(work, folder / "home", server, launch, opened.soul, futures)

@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import Answer, ChatServer, Request, call, calls, say, strict
+from support.chat_server import Answer, Request, call, calls, say, strict
 from support.soul import Ear, next_event, until_end
 
 from kimi_tui.futures import planning
-from kimi_tui.futures.running import Futures
-from kimi_tui.launch import Options, launch_of
 from kimi_tui.llm.openai_compatible import OpenAICompatible
-from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.sandbox.view import Tier
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace.base import NoBase
 
-from .conftest import Scene, contents, make_files, set_environment
+from . import conftest
+from .conftest import Scene, contents
 
 
 def agent(prompt: str, kind: str = "general") -> tuple[str, dict[str, Any]]:
@@ -82,24 +80,12 @@ async def scene_in(
         config: what config.toml has.
         options: those of the launch that are not the usual ones.
     """
-    work = top / "work"
-    make_files(work)
     TASKS.clear()
     MAILS.clear()
-    async with ChatServer(check=act) as server:
-        set_environment(monkeypatch, top, server.base_url)
-        if config:
-            (top / "home").mkdir(exist_ok=True)
-            (top / "home" / "config.toml").write_text(config)
-        launch = launch_of(Options(work_dir=str(work), mode="sandboxed"))._replace(**options)
-        opened = await open_session(launch)
-        if opened.soul.mode != "sandboxed":
-            await opened.soul.aclose()
-            pytest.skip(f"These tests need a complete sandbox. {opened.no_sandbox}")
-        await opened.soul.files_ready()
-        futures = Futures(opened.soul, launch)
-        yield Scene(work, top / "home", server, launch, opened.soul, futures)
-        await opened.soul.aclose()
+    async with conftest.scene_in(
+        top, monkeypatch, act, first="", config=config, **options
+    ) as scene:
+        yield scene
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def act(request: Request) -> Answer:
 async def scene(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Scene]:
-    async with scene_in(tmp_path, monkeypatch, act, getattr(request, "param", "")) as one:
+    async with scene_in(tmp_path, monkeypatch, act, window=getattr(request, "param", "")) as one:
         yield one
 
 

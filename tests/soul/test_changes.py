@@ -82,7 +82,7 @@ async def test_a_review_shows_the_changes_and_can_change_nothing(tmp_path: Path)
         turn = asyncio.create_task(on.soul.run("One"))
         on.soul.answer((await next_event(heard, ev.ApprovalRequest)).id, "session")
         await turn
-        assert on.soul.allowed
+        assert on.soul.permissions.of_session
         on.server.script(write("c", "1\n"), call("Shell", {"command": "ls"}), say("Fine."))
         found = await on.soul.changes.of_session()
         turn = asyncio.create_task(on.soul.review(found))
@@ -95,7 +95,7 @@ async def test_a_review_shows_the_changes_and_can_change_nothing(tmp_path: Path)
         assert "Review the changes below (since the session began)" in sent
         assert "=== a (new) +1 -0" in sent
         # Mode and permissions are as before.
-        assert (on.soul.mode, len(on.soul.allowed)) == ("ask", 1)
+        assert (on.soul.mode, len(on.soul.permissions.of_session)) == ("ask", 1)
 
 
 async def test_a_mode_that_is_chosen_during_a_review_stays(tmp_path: Path) -> None:

@@ -411,8 +411,8 @@ async def test_a_repositorys_hook_runs_in_the_sandbox_and_a_changed_script_needs
         await on.soul.run("Go")
         assert (work / "evil").exists()
         # Only the newest yes is stored; revoked, the hooks are off.
-        (rule,) = await on.soul.project_rules()
-        await on.soul.revoke_for_project(rule)
+        (rule,) = await on.soul.permissions.of_project()
+        await on.soul.permissions.revoke_for_project(rule)
         on.server.script(call("WriteFile", {"path": "c", "content": "x"}), say("Done."))
         await on.soul.run("Go")
         assert (work / "c").exists()

@@ -62,6 +62,18 @@ async def test_what_is_said_begins_a_turn_and_waits_for_nothing(tmp_path: Path) 
         assert not on.ear.of(ev.SteerTaken)
 
 
+async def test_a_message_waits_for_the_next_turn_once_nobody_attends(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        task = await attended(on)
+        task.cancel()
+        await asyncio.wait([task])
+        on.soul.say("hi")
+        assert [e.text for e in on.ear.of(ev.SteerQueued)] == ["hi"]
+        on.server.script(say("Hello."))
+        await on.soul.run("first")
+        assert "hi" in str(on.server.requests[-1].messages)
+
+
 async def test_what_is_for_after_the_turn_begins_the_next_one_by_one(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(gate(1, say("one")), say("two"), say("three"))

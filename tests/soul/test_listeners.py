@@ -43,7 +43,7 @@ from kimi_tui.soul.bookmarks import UserMarks
 from kimi_tui.soul.errors import SoulBusy, SoulError
 from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
-from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel
+from kimi_tui.soul.parts import DMails, Lines, Tasks, Travel, UserPermissions
 from kimi_tui.soul.rewind_values import END, FilesChoice, Target
 from kimi_tui.soul.skills import SessionSkills
 from kimi_tui.soul.subagents import Subagents
@@ -405,8 +405,8 @@ class Travels:
         await self.soul.prepare_model()
 
     async def revoke(self) -> None:
-        if allowed := self.soul.allowed:
-            self.soul.revoke(self.random.choice(allowed))
+        if allowed := self.soul.permissions.of_session:
+            self.soul.permissions.revoke(self.random.choice(allowed))
 
     async def skills(self) -> None:
         """Have another set of skills: none, one, or another one."""
@@ -780,7 +780,7 @@ async def travelled(folder: Path, seed: int, n: int, *, attended: bool = False) 
 DRIVEN: dict[type, set[str]] = {
     KimiSoul: {
         *("run", "say", "attend", "review", "resume", "run_command", "interrupt", "answer"),
-        *("set_mode", "revoke", "retry_now", "set_provider", "prepare_model", "use_tools"),
+        *("set_mode", "retry_now", "set_provider", "prepare_model", "use_tools"),
         *("change_tools", "reload_skills", "reload_kinds", "set_thinking", "publish_status"),
         *("compact", "edit_summary", "save", "rename", "name_session"),
     },
@@ -788,6 +788,7 @@ DRIVEN: dict[type, set[str]] = {
     Lines: set(),
     DMails: {"send", "draft", "carry"},
     Tasks: {"stop", "move_to_background"},
+    UserPermissions: {"revoke"},
     UserMarks: {"bookmark", "pin"},
     Inbox: {"take_back", "take_back_last", "take_back_all"},
     AgentsPart: {"steer", "stop", "stop_all", "rewind"},
@@ -796,12 +797,13 @@ DRIVEN: dict[type, set[str]] = {
 READING: dict[type, set[str]] = {
     KimiSoul: {
         *("files_ready", "statistics", "window_parts", "hand_over_history", "history", "listen"),
-        *("image", "project_rules", "model_info", "window_size", "can_compact", "sandbox_state"),
+        *("image", "model_info", "window_size", "can_compact", "sandbox_state"),
         *("settled", "sandbox_ready", "when_idle", "keep", "flush", "aclose"),
     },
     Travel: {"preview", "message_at", "preview_undo"},
     Lines: {"all", "read", "summaries", "compare", "markdown"},
     DMails: {"preview"},
+    UserPermissions: {"of_project"},
     UserMarks: {"pinned_places"},
     Inbox: {"left_over"},
     AgentsPart: {"state", "listen", "unlisten", "preview"},
@@ -813,8 +815,9 @@ WIRING: dict[type, set[str]] = {
         *("begin_hooks", "follow_files", "back_into_call", "bring_files", "return_unread"),
         "take_in_agents",
         # These need a sandbox, a file of permissions, one of hooks, and a server of models, and have tests of their own.
-        *("reset_sandbox", "revoke_for_project", "reload_hooks", "enlarge_window"),
+        *("reset_sandbox", "reload_hooks", "enlarge_window"),
     },
+    UserPermissions: {"revoke_for_project"},
     UserMarks: {"publish", "pin_all"},
     Inbox: {
         *("join", "say", "publish_waiting", "stirred", "take", "begin", "arrived", "put_back"),

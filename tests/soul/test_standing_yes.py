@@ -39,7 +39,7 @@ async def test_a_yes_for_the_session_covers_commands_like_it(tmp_path: Path) -> 
         await turn
         # The second is like the first; of the others none may be, nor is there a yes that stands for two of them.
         assert seen == ["ls -a", "ls; id", "ls /", "wc -l notes"]
-        assert [words.split()[3] for words in on.soul.allowed] == ["ls", "wc"]
+        assert [words.split()[3] for words in on.soul.permissions.of_session] == ["ls", "wc"]
         results = [result.output for result in on.ear.of(ev.ToolResult)]
         assert (results[1], results[4]) == ("notes\n", "1 notes\n")
 

@@ -194,8 +194,8 @@ async def test_a_yes_for_the_session_asks_no_more_until_it_is_revoked(tmp_path: 
         await run(on, "read", 1)
         assert len(on.ear.of(ev.ApprovalRequest)) == 1
         assert len(on.ear.of(ev.ToolResult)) == 2
-        (words,) = on.soul.allowed
-        on.soul.revoke(words)
+        (words,) = on.soul.permissions.of_session
+        on.soul.permissions.revoke(words)
         on.server.script(say(READ), say("done"))
         assert await run(on, "again", 0)
 

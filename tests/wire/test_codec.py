@@ -21,6 +21,7 @@ from kimi_tui.tool_cards import (
     Card,
     DiffBlock,
     DiffLine,
+    Does,
     ImageBlock,
     RequestKind,
     ShellBlock,
@@ -96,6 +97,7 @@ CARDS = st.builds(
     st.sampled_from(["{}", "job {}", '"{}"']),
     st.sampled_from(get_args(Shows)),
     WORD,
+    st.sampled_from(get_args(Does)),
 )
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "str": TEXT,

@@ -25,7 +25,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # The service of Azure's machines has a public address (Microsoft Learn, "What is IP address 168.63.129.16").
 _METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
-# All of what is kept for protocols; one address in it is the metadata service of Oracle's machines.
+# These networks are reserved for protocols; one address in them is the metadata service of Oracle's machines.
 _KEPT = (ipaddress.IPv4Network("192.0.0.0/24"), ipaddress.IPv4Network("192.88.99.0/24"))
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 _COMPATIBLE = ipaddress.IPv6Network("::/96")

@@ -65,12 +65,12 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
     from kimi_tui.tui.pick_list import Entry
 
     async def revoke_session(words: str) -> str:
-        soul.revoke(words)
+        soul.permissions.revoke(words)
         return f"Revoked: {_granted(words)}."
 
     async def revoke_project(rule: str) -> str:
         try:
-            await soul.revoke_for_project(rule)
+            await soul.permissions.revoke_for_project(rule)
         except (OSError, ValueError) as error:
             why = error.strerror or error if isinstance(error, OSError) else error
             return f"The permission could not be revoked: {why}."
@@ -84,7 +84,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
             "revoke",
             partial(revoke_session, words),
         )
-        for words in soul.allowed
+        for words in soul.permissions.of_session
     ]
     of_project = [
         ListedItem(
@@ -93,7 +93,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
             "revoke",
             partial(revoke_project, rule),
         )
-        for rule in await soul.project_rules()
+        for rule in await soul.permissions.of_project()
     ]
     return (*of_session, *of_project)
 
