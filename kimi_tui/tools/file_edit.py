@@ -42,9 +42,11 @@ from kimi_tui.tools.paths import (
     ask_to_change,
     is_secret_by_name,
     locate,
+    look_outside,
     protected_reason,
     read_approval_on_error,
 )
+from kimi_tui.tools.sandbox.remembered import OutsideLook
 from kimi_tui.workspace.manifest import Limits
 
 Compute = Callable[[ResolvedPath, Content | None], str]
@@ -70,11 +72,12 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
 
     def plan() -> tuple[ResolvedPath, _Plan | ToolProblem, str]:
         target = locate(path, env.work_dir, env.environ)
+        look = look_outside()
         try:
-            planned = _planned(target, compute, env)
+            planned = _planned(target, compute, env, look)
         except ToolProblem as problem:
             return target, problem, ""
-        return target, planned, protected_reason(target, env.environ)
+        return target, planned, protected_reason(target, env.environ, look=look)
 
     target, planned, why_protected = await asyncio.to_thread(plan)
     if isinstance(planned, ToolProblem):
@@ -87,13 +90,15 @@ async def change_file(path: str, compute: Compute, env: ToolEnv) -> FileEdit:
     return edit
 
 
-def _why_lost(target: ResolvedPath, content: Content | None, env: ToolEnv) -> str:
+def _why_lost(
+    target: ResolvedPath, content: Content | None, env: ToolEnv, look: OutsideLook
+) -> str:
     """Say why no snapshot has the present contents of this file; empty if one has."""
     if content is None:
         return ""
     if _is_beyond_snapshots(content):
         return "it is too large for a snapshot"
-    if target.inside and is_secret_by_name(target, env.environ):
+    if target.inside and is_secret_by_name(target, env.environ, look=look):
         return "files that may be secret are not in snapshots"
     return ""
 
@@ -152,7 +157,7 @@ class _Plan(NamedTuple):
     lost: str
 
 
-def _planned(target: ResolvedPath, compute: Compute, env: ToolEnv) -> _Plan:
+def _planned(target: ResolvedPath, compute: Compute, env: ToolEnv, look: OutsideLook) -> _Plan:
     content = read_whole(target)
     _check_known(target, content, env)
     after = compute(target, content)
@@ -167,7 +172,7 @@ def _planned(target: ResolvedPath, compute: Compute, env: ToolEnv) -> _Plan:
     if content is not None and content.data and not texts.binary_kind(content.data):
         unseen = texts.unseen_changes(texts.decode(content.data), after)
     edit = FileEdit(target.shown, before, texts.for_display(after), unseen)
-    return _Plan(content, edit, data, _why_lost(target, content, env))
+    return _Plan(content, edit, data, _why_lost(target, content, env, look))
 
 
 def _encoding_kept(content: Content | None, after: str) -> str:

@@ -212,6 +212,7 @@ def protected_reason(
     target: ResolvedPath,
     environ: Mapping[str, str],
     links: Sequence[GuardedLink] | None = None,
+    look: OutsideLook | None = None,
 ) -> str:
     """Say in a few words why changing this file always needs approval; empty for an ordinary file. It lists folders, so call
     it in a thread.
@@ -220,8 +221,10 @@ def protected_reason(
         target: the file.
         environ: the environment variables, for this program's own files.
         links: the result of `links_around`, if it is known already.
+        look: the result of `look_outside`, if there are several checks at one moment.
     """
-    for names in _names(target, environ, _remembered.look()):
+    look = look or look_outside()
+    for names in _names(target, environ, look):
         if rule := runs_later().rule_in(names):
             if rule == folded(names[-1]):
                 return "other programs run such files, or read settings from them"
@@ -235,7 +238,7 @@ def protected_reason(
         return f"{link} is a link to it, and such files contain secrets"
     if _is_named_by_git(target, environ):
         return "git's settings refer to it, so git may run it"
-    if _is_in(target.real, target.root, _own_places(environ)):
+    if _is_in(target.real, target.root, _own_places(environ, look)):
         return "it is part of kimi-tui's own settings or sessions"
     return ""
 
@@ -262,13 +265,23 @@ def holds_secrets(
 
 
 def is_secret_by_name(
-    target: ResolvedPath, environ: Mapping[str, str], *, is_folder: bool = False
+    target: ResolvedPath,
+    environ: Mapping[str, str],
+    *,
+    is_folder: bool = False,
+    look: OutsideLook | None = None,
 ) -> bool:
-    """Return whether its own name or place says so; such a file is in no snapshot."""
-    rules, look = secrets(), _remembered.look()
-    return any(
-        rules.rule_in(names, is_folder=is_folder) for names in _names(target, environ, look)
-    ) or _is_in(target.real, target.root, [*_own_places(environ), *_secret_places(environ, look)])
+    """Return whether its own name or place says so; such a file is in no snapshot. `look` is as for `protected_reason`."""
+    rules, look = secrets(), look or look_outside()
+    if any(rules.rule_in(names, is_folder=is_folder) for names in _names(target, environ, look)):
+        return True
+    places = [*_own_places(environ, look), *_secret_places(environ, look)]
+    return _is_in(target.real, target.root, places)
+
+
+def look_outside() -> OutsideLook:
+    """Begin a look at the places in the home folder and in the system: in one look each is looked at once."""
+    return _remembered.look()
 
 
 def links_around(target: ResolvedPath) -> list[GuardedLink]:
@@ -319,8 +332,8 @@ def secrets_below(
         return None
     above = () if target.inside else target.real.parts
     base = target.root if target.inside else target.real
-    look = _remembered.look()
-    places = [*_own_places(environ), *_secret_places(environ, look)]
+    look = look_outside()
+    places = [*_own_places(environ, look), *_secret_places(environ, look)]
     ours = [place for place in places if is_under(place, (str(base),))]
     links = [link for link in links if Path(link.real).is_relative_to(base)]
     rules = secrets()
@@ -393,12 +406,20 @@ def _names_from_home(
     ]
 
 
-def _own_places(environ: Mapping[str, str]) -> list[str]:
+def _own_places(environ: Mapping[str, str], look: OutsideLook) -> list[str]:
     """Return the real places of this program's own files, and every link that leads there: a changed link would lead to other
     settings.
     """
-    ways = [links_to(str(place)) for place in app_paths.own_places(environ)]
-    return [place for links, end in ways for place in (*links, end)]
+
+    def found() -> list[str]:
+        # Without a home folder the places are elsewhere.
+        links_to(app_paths.home_of(os.environ) or "/")
+        ways = [links_to(str(place)) for place in app_paths.own_places(environ)]
+        return [place for links, end in ways for place in (*links, end)]
+
+    # The places of the other agent and of a program without a home folder are those of this process.
+    own = os.environ.get("HOME"), os.environ.get("TMPDIR")
+    return look.at("own places", (frozenset(environ.items()), own), found)
 
 
 def _secret_places(environ: Mapping[str, str], look: OutsideLook) -> list[str]:

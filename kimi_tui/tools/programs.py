@@ -21,11 +21,14 @@ from kimi_tui.filesystem import is_under, links_to, read_regular
 from kimi_tui.tools.process import DEFAULT_PATH, repository_around
 from kimi_tui.tools.sandbox.layers import layers_dir, once_writable, work_folders
 from kimi_tui.tools.sandbox.policy import shared_repository
+from kimi_tui.tools.sandbox.remembered import Remembered
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 """Folders in which every user may write, whatever the environment says."""
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _MOST_WORDS = 100
+_remembered = Remembered()
+"""The places where commands write, which are the same for every command while nothing about the home folder changes."""
 _MOST_CONFIG_BYTES = 1 << 20
 
 
@@ -97,12 +100,20 @@ def written_roots(environ: Mapping[str, str], *work_dirs: Path) -> frozenset[str
     They are the work folders, with the repositories around them and those whose working trees they are; all folders in which
     commands ran; the folders in `[sandbox] writable`; folders of temporary files; private layers, and the caches below them.
     """
-    home = os.path.realpath(app_paths.home_of(environ) or "/")
-    named = [*once_writable(environ), *temporary_folders(environ)]
-    named += [os.path.join(home, one.removeprefix("~/")) for one in _writable(environ)]
-    ways = [links_to(os.path.normpath(path)) for path in named]
-    # The sandbox never writes to a folder that contains the home folder, whatever the settings say.
-    found = {one for links, end in ways for one in (*links, end) if not is_under(home, (one,))}
+    writable = _writable(environ)
+
+    def writable_ones() -> set[str]:
+        home = app_paths.home_of(environ) or "/"
+        links_to(home)
+        home = os.path.realpath(home)
+        named = [*once_writable(environ), *temporary_folders(environ)]
+        named += [os.path.join(home, one.removeprefix("~/")) for one in writable]
+        ways = [links_to(os.path.normpath(path)) for path in named]
+        # The sandbox never writes to a folder that contains the home folder, whatever the settings say.
+        return {one for links, end in ways for one in (*links, end) if not is_under(home, (one,))}
+
+    key = frozenset(environ.items()), writable
+    found = {*_remembered.look().at("writable", key, writable_ones)}
     for folder in work_dirs:
         for place in {str(repository_around(folder, environ)), os.path.realpath(folder)}:
             common = shared_repository(place)

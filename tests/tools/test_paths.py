@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kimi_tui.tools.paths import holds_secrets, locate
+from kimi_tui.tools.paths import (
+    holds_secrets,
+    is_secret_by_name,
+    locate,
+    look_outside,
+    protected_reason,
+)
 from kimi_tui.tools.sandbox import remembered
 from kimi_tui.workspace import protected_names
 
@@ -32,3 +38,26 @@ def test_a_new_place_of_secrets_in_the_home_folder_is_noticed(
     place.unlink()
     os.utime(home, ns=(2, 2))
     assert not holds_secrets(target, environ)
+
+
+def test_a_new_link_to_the_own_settings_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file in the work folder that the settings are read from is the program's own, as soon as a link leads there."""
+    monkeypatch.setattr(remembered, "SETTLED_NS", -(10**18))
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (home / "ours", work / "dots"):
+        folder.mkdir(parents=True)
+    environ = {"HOME": str(home), "KIMI_TUI_HOME": str(home / "ours")}
+    target = locate("dots/one", work, environ)
+    os.utime(home / "ours", ns=(1, 1))
+    for _ in range(2):
+        look = look_outside()
+        assert not is_secret_by_name(target, environ, look=look)
+        assert not protected_reason(target, environ, look=look)
+    (home / "ours/config.toml").symlink_to(work / "dots/one")
+    assert protected_reason(target, environ)
+    assert is_secret_by_name(target, environ)
+    # The link itself may lead on.
+    (work / "dots/one").symlink_to("two")
+    assert protected_reason(locate("dots/two", work, environ), environ)

@@ -10,7 +10,14 @@ import pytest
 
 from kimi_tui.tools import programs
 from kimi_tui.tools.command_groups import judge
-from kimi_tui.tools.programs import find_program, is_planted, planted_in, trusted_path
+from kimi_tui.tools.programs import (
+    find_program,
+    is_planted,
+    planted_in,
+    trusted_path,
+    written_roots,
+)
+from kimi_tui.tools.sandbox import remembered
 from kimi_tui.tools.sandbox.layers import layers_dir, made_folder
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
 
@@ -160,3 +167,29 @@ def test_a_planted_program_is_neither_run_nor_offered_for_the_session(
     assert planted_in("ls -la", environ, work) == []
     environ["PATH"] = "/usr/bin:/bin"
     assert judge("git status", work, environ).group
+
+
+def test_a_folder_that_commands_may_write_to_is_noticed_after_an_earlier_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remembered, "SETTLED_NS", -(10**18))
+    home = tmp_path / "home"
+    for name in ("ours/sandbox", "work", "elsewhere"):
+        (home / name).mkdir(parents=True)
+    environ = {"HOME": str(home), "KIMI_TUI_HOME": str(home / "ours")}
+
+    def roots() -> frozenset[str]:
+        return written_roots(environ, home / "work")
+
+    assert roots() == roots()
+    assert str(home / "other") not in roots()
+    # Another program is about to run a command in a folder of its own.
+    made = home / "ours/sandbox/abc"
+    made.mkdir()
+    assert str(home / "other") not in roots()
+    (made / "folder").write_text(str(home / "other"))
+    assert str(home / "other") in roots()
+    # A cache becomes a link.
+    assert str(home / "elsewhere") not in roots()
+    (home / ".npm").symlink_to("elsewhere")
+    assert str(home / "elsewhere") in roots()

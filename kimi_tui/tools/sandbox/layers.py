@@ -35,6 +35,7 @@ from typing import NamedTuple
 from kimi_tui import app_paths
 from kimi_tui.filesystem import is_under, links_to, note_path, read_regular, remove_tree
 from kimi_tui.tools.process import word_set
+from kimi_tui.tools.sandbox.remembered import Remembered
 
 FOLDER = "sandbox"
 """The folder in the data folder that holds the layers of all work folders."""
@@ -356,15 +357,28 @@ def variables_folder(folder: str) -> str:
     return os.path.join(folder, _VARIABLES)
 
 
+_remembered = Remembered()
+"""The work folders, of which there may be thousands, while the folder of all layers is the same."""
+
+
 def work_folders(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the real paths of the work folders in which commands ran in the sandbox, as far as they are known."""
-    found: set[str] = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir(top := layers_dir(environ))[:_MOST_FOLDERS]:
-            with contextlib.suppress(OSError):
+    top = layers_dir(environ)
+
+    def found() -> frozenset[str]:
+        paths: set[str] = set()
+        note_path(f"{top}/")
+        with contextlib.suppress(OSError):
+            for name in os.listdir(top)[:_MOST_FOLDERS]:
                 path = os.path.join(top, name, _NAMES)
-                found.add(os.fsdecode(read_regular(Path(path), _MOST_PATH_BYTES)))
-    return frozenset(filter(os.path.isabs, found))
+                try:
+                    paths.add(os.fsdecode(read_regular(Path(path), _MOST_PATH_BYTES)))
+                except OSError:
+                    # It is being made, and has its file in a moment. What such a file says never changes.
+                    note_path(path)
+        return frozenset(filter(os.path.isabs, paths))
+
+    return _remembered.look().at("work folders", top, found)
 
 
 def can_layer(environ: Mapping[str, str]) -> bool:

@@ -1297,17 +1297,8 @@ def named_by_settings(
             text = read_regular(Path(settings), _SETTINGS_BYTES).decode(errors="surrogateescape")
         except OSError:
             continue
-        section = ""
-        for line in map(str.strip, text.replace("\r\n", "\n").replace("\\\n", "").split("\n")):
-            head, _, rest = line[1:].partition("]") if line.startswith("[") else ("", "", line)
-            section = head.partition(" ")[0].lower() or section
-            key, _, value = rest.partition("=")
-            name, value = key.strip().lower(), value.strip()
-            if not value or section in _NO_PROGRAMS:
-                continue
-            whole = _COMMENT.sub(r"\1", value).replace('"', "").strip()
-            if whole.startswith("~/"):
-                whole = os.path.join(home, whole[2:])
+        for section, name, value, bare in _values_in(text):
+            whole = os.path.join(home, bare[2:]) if bare.startswith("~/") else bare
             if section in ("include", "includeif") and name == "path":
                 n_named += 1
                 links, end = links_to(os.path.join(os.path.dirname(settings), whole))
@@ -1333,6 +1324,25 @@ def named_by_settings(
         for path in found
         if (os.path.lexists(path) or not there) and not any(_under(one, (path,)) for one in above)
     }
+
+
+@functools.lru_cache(maxsize=16)
+def _values_in(text: str) -> list[tuple[str, str, str, str]]:
+    """Return the settings in a file of git's that may name files or programs: section, name, value, and the value as a path.
+
+    Nobody may change the result: the same files are read again for each change of a file.
+    """
+    found: list[tuple[str, str, str, str]] = []
+    section = ""
+    for line in map(str.strip, text.replace("\r\n", "\n").replace("\\\n", "").split("\n")):
+        head, _, rest = line[1:].partition("]") if line.startswith("[") else ("", "", line)
+        section = head.partition(" ")[0].lower() or section
+        key, _, value = rest.partition("=")
+        name, value = key.strip().lower(), value.strip()
+        if not value or section in _NO_PROGRAMS:
+            continue
+        found.append((section, name, value, _COMMENT.sub(r"\1", value).replace('"', "").strip()))
+    return found
 
 
 def _programs_in(value: str) -> Iterator[str]:

@@ -191,3 +191,14 @@ def test_kinds_of_sockets(name: str) -> None:
         words = [0] * flags + [0x20000000]
         assert alone(known[call], *words) == errno.EPERM
         assert whole(known[call], *words) == alone(known[call], *[0] * 6) == ALLOWED
+
+
+@pytest.mark.parametrize("searches", [False, True])
+@pytest.mark.parametrize("name", ["x86_64", "aarch64"])
+def test_a_call_that_is_made_for_each_file_is_compared_with_few_others(
+    name: str, searches: bool
+) -> None:
+    machine = Machine(name, is_full=not searches, searches=searches)
+    found = {number for code, _, _, number in machine.steps[:60] if code == 0x15}
+    calls = [number for number, _ in confine._OPENS[name]]
+    assert {*calls, confine._FCNTL[name], confine._IOCTL[name]} <= found
