@@ -69,12 +69,16 @@ def main() -> int:
         __import__(name)
     from kimi_tui.llm.transport import preload
     from kimi_tui.own_process import tune_malloc
+    from kimi_tui.tools.sandbox import home
     from kimi_tui.tools.toolset import default_toolset
 
     tune_malloc()
     preload()
+    home.preload(os.environ)
     # The models of the arguments are made with the tools.
     default_toolset()
+    # It holds thousands of names from the imports. Each lookup that took the place of one would copy the page of that name.
+    sys._clear_type_cache()  # pyright: ignore[reportPrivateUsage]
     # The collector would copy the pages that are shared with the processes to be forked.
     gc.collect()
     gc.freeze()

@@ -127,7 +127,8 @@ class NameList:
         return end == rule or (self.copies and tuple(map(original_of, end)) == rule)
 
 
-@lru_cache(maxsize=4096)
+# The names of a large folder would only push each other out of a cache, of any size.
+@lru_cache(maxsize=512)
 def original_of(name: str) -> str:
     """Return the folded name of the original if this name looks like a backup or copy; else the folded name itself."""
     for _ in range(_MOST_ENDINGS):

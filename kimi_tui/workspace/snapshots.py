@@ -124,6 +124,8 @@ class SnapshotLog:
         """The agents of the checkpoints that the session's own did not make."""
         self._order: list[tuple[int, str]] = []
         self._latest = Layered({})
+        self._base_place = -1
+        """The place of the snapshot whose files the base of `_latest` has; -1 if it has none."""
         self._joins_line = False
         self._lost_line = False
         # These lines were written since the last good sync, after so many bytes of the file; so many of them are to be synced.
@@ -455,6 +457,7 @@ class SnapshotLog:
         self._append({**_head(snapshot), "table": path.name}, sync=True)
         self._take(snapshot)
         self._latest = Layered(table)
+        self._base_place = self._position[snapshot.id]
         return snapshot
 
     def keep_stamps(self, folders: Folders, root: Sequence[int]) -> None:
@@ -508,6 +511,10 @@ class SnapshotLog:
         wanted = set(found)
         for place in range(self._position[snapshot.id] - 1, -1, -1):
             if not wanted:
+                break
+            if place == self._base_place:
+                # The table of the first snapshot would have to be read; this one is in memory.
+                found |= {path: self._latest.base.get(path) for path in wanted}
                 break
             changed = self._snapshots[place].changed
             for path in [path for path in wanted if path in changed]:
@@ -626,6 +633,7 @@ class SnapshotLog:
                 place = 0
             else:
                 place = -1
+        self._base_place = place
         for one in self._snapshots[place + 1 :]:
             self._latest.changes |= one.changed
 
@@ -647,6 +655,7 @@ class SnapshotLog:
         self._last_marks.clear()
         self._order.clear()
         self._latest = Layered({})
+        self._base_place = -1
 
     def _take_line(self, line: bytes) -> None:
         try:

@@ -209,6 +209,23 @@ def test_an_opened_session_reads_only_what_changed(
     assert place.planned(uid) == {"a": "restore"}
 
 
+def test_an_opened_session_compares_with_the_files_in_memory(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.other(("a", "1\n"), ("b", "1\n"), ("c", "1\n"))
+    place.begin()
+    place.agent(("b", "2\n2\n"))
+    place.tracker.close()
+    # The table of the first snapshot would be read from the disk.
+    for path in (tmp_path / "files").glob("first-*.table"):
+        path.write_bytes(b"?")
+    place.tracker = place.started()
+    assert place.tracker.first_scan()
+    place.agent(("a", "1\n2\n"), ("b", "3\n"), ("c", None), ("d", "1\n"))
+    last = place.tracker._log.last
+    assert last is not None
+    assert place.tracker.figures(last) == (3, 3, [])
+
+
 def test_a_log_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.other(("a", "1"), ("d/b", "2"))

@@ -229,6 +229,19 @@ def _homes(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
+def preload(environ: Mapping[str, str]) -> None:
+    """Read the lists of names and places, and look at the home folder: processes that are forked afterwards share what is kept of it.
+
+    Args:
+        environ: the environment of the program.
+    """
+    protected_names.secrets()
+    protected_names.runs_later()
+    protected_names.runs_when_started()
+    with contextlib.suppress(OSError):
+        home_view(environ, os.devnull)
+
+
 def emptied_for(environ: Mapping[str, str], work: str, asked: Collection[str]) -> list[str]:
     """Return the real paths of the folders that are empty for commands in a work folder; `asked` are those of the user's setting."""
     return [one for one in _emptied(environ, work) if not is_under(one, asked)]

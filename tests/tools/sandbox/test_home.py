@@ -18,11 +18,13 @@ from support.sandbox_targets import USERS, give, number_of, targets
 
 from kimi_tui.app_paths import XDG_FOLDERS
 from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox import home as home_module
 from kimi_tui.tools.sandbox.home import HomeView, home_view
 from kimi_tui.tools.sandbox.policy import Policy, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.redacted import without_credentials
 from kimi_tui.tools.sandbox.refusals import hidden_reads
 from kimi_tui.tools.sandbox.sandbox import Sandbox, macos_profile
+from kimi_tui.workspace import protected_names
 
 HERE = Path(__file__).parent
 PLACES = [line for line in (HERE / "secret_places.txt").read_text().splitlines() if line[:1] != "#"]
@@ -421,6 +423,16 @@ def test_the_repository_of_the_work_folder_is_shown_and_no_other(home: Path) -> 
     for work in ("code/liar", "code/work"):
         assert is_hidden(policy_in(home, work), str(top / ".git/HEAD")), work
     assert is_hidden(policy_in(home), str(home / "code/secret/x"))
+
+
+def test_what_was_looked_at_before_is_not_made_again(home: Path) -> None:
+    home_module.preload({"HOME": str(home), "PATH": os.environ["PATH"]})
+    caches = home_module._data, home_module._by_folder, protected_names.runs_later
+    before = [one.cache_info() for one in caches]
+    policy_in(home)
+    after = [one.cache_info() for one in caches]
+    assert all(one.hits > other.hits for one, other in zip(after, before, strict=True))
+    assert [one.misses for one in after] == [one.misses for one in before]
 
 
 def test_the_setting_shows_more_and_not_what_is_secret_in_it_unless_it_is_named(home: Path) -> None:
