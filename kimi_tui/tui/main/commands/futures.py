@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kimi_tui.futures.values import FuturesPlan, Variant
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.futures import FutureGroup
+    from kimi_tui.projection.timeline_tree import CheckpointNode
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.beside_view import BesideAction
     from kimi_tui.tui.futures.page import PageAnswer
@@ -50,15 +51,25 @@ async def futures(main: MainParts, argument: str) -> None:
     await main.conversation.opened("travel")
     failed = _failed_turn(main)
     group = main.futures.group()
-    if group is not None and not (failed is not None and group.is_over):
+    if group is not None and (failed is None or _is_news(main, group, failed)):
         await show_page(main, group)
     elif failed is not None:
-        await start(main, failed, 3, title=f"Try it three ways, from #{failed.id}")
+        from kimi_tui.soul.rewind_values import Target
+
+        title = f"Try it three ways, from #{failed.id}"
+        await start(main, Target(failed.id), 3, title=title)
     else:
         await start(main, None, 3)
 
 
-def _failed_turn(main: MainParts) -> Target | None:
+def _is_news(main: MainParts, group: FutureGroup, failed: CheckpointNode) -> bool:
+    """Return whether futures run, or have ended since a turn that failed began and were not looked at since."""
+    ended_at = max(one.ended_at for one in group.futures)
+    is_seen = group.futures[0].group in main.futures.seen
+    return not group.is_over or (ended_at > failed.at and not is_seen)
+
+
+def _failed_turn(main: MainParts) -> CheckpointNode | None:
     """Return the message of the newest turn, if that failed and can be tried again; else None."""
     state, model = main.conversation.state, main.bench.views.timeline.model
     head = model.tree.head
@@ -67,9 +78,7 @@ def _failed_turn(main: MainParts) -> Target | None:
     heading = model.rows.heading_of(head.index)
     if heading is None or not heading.is_heading or heading.uid.startswith("~"):
         return None
-    from kimi_tui.soul.rewind_values import Target
-
-    return Target(heading.id)
+    return heading
 
 
 async def start(
@@ -261,6 +270,8 @@ async def show_page(main: MainParts, group: FutureGroup, chosen: str = "") -> No
     engine = await main.futures.engine()
     first = group.futures[0]
     where = "" if first.checkpoint_id < 0 else f" from #{first.checkpoint_id}"
+    if group.is_over:
+        main.futures.seen.add(first.group)
     page = FuturesPage(
         await main.futures.shown(group),
         main.bench.header.heading._replace(words=READ_ONLY),
