@@ -90,8 +90,6 @@ class FuturesController:
         """The ids of requests of futures that were answered, but whose future has not said so yet."""
         self.dialog: FuturesDialog | None = None
         """The question how futures are to begin at the end of the conversation, while it is asked."""
-        self.seen: set[str] = set()
-        """The groups that were set side by side after they had ended."""
         self._page: FuturesPage | None = None
         self._followed: dict[str, _Followed] = {}
         """The messages of futures while the page is open, by key."""

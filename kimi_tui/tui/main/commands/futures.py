@@ -51,22 +51,27 @@ async def futures(main: MainParts, argument: str) -> None:
     await main.conversation.opened("travel")
     failed = _failed_turn(main)
     group = main.futures.group()
-    if group is not None and (failed is None or _is_news(main, group, failed)):
+    if group is not None and (failed is None or _is_news(group, failed)):
         await show_page(main, group)
-    elif failed is not None:
-        from kimi_tui.soul.rewind_values import Target
-
-        title = f"Try it three ways, from #{failed.id}"
-        await start(main, Target(failed.id), 3, title=title)
     else:
+        await _start_others(main)
+
+
+async def _start_others(main: MainParts) -> None:
+    """Ask how futures are to begin: with the newest turn again if that failed, else at the end of the conversation."""
+    failed = _failed_turn(main)
+    if failed is None:
         await start(main, None, 3)
+        return
+    from kimi_tui.soul.rewind_values import Target
+
+    title = f"Try it three ways, from #{failed.id}"
+    await start(main, Target(failed.id), 3, title=title)
 
 
-def _is_news(main: MainParts, group: FutureGroup, failed: CheckpointNode) -> bool:
-    """Return whether futures run, or have ended since a turn that failed began and were not looked at since."""
-    ended_at = max(one.ended_at for one in group.futures)
-    is_seen = group.futures[0].group in main.futures.seen
-    return not group.is_over or (ended_at > failed.at and not is_seen)
+def _is_news(group: FutureGroup, failed: CheckpointNode) -> bool:
+    """Return whether futures run, or have ended since a turn that failed began."""
+    return not group.is_over or max(one.ended_at for one in group.futures) > failed.at
 
 
 def _failed_turn(main: MainParts) -> CheckpointNode | None:
@@ -270,8 +275,6 @@ async def show_page(main: MainParts, group: FutureGroup, chosen: str = "") -> No
     engine = await main.futures.engine()
     first = group.futures[0]
     where = "" if first.checkpoint_id < 0 else f" from #{first.checkpoint_id}"
-    if group.is_over:
-        main.futures.seen.add(first.group)
     page = FuturesPage(
         await main.futures.shown(group),
         main.bench.header.heading._replace(words=READ_ONLY),
@@ -298,7 +301,7 @@ async def _carry_out(main: MainParts, answer: PageAnswer, one: FutureChanged) ->
         await open_future(main, one.key)
         return
     if answer.action == "new":
-        await start(main, None)
+        await _start_others(main)
         return
     if answer.action == "prune":
         await _prune(main, one)
