@@ -189,7 +189,7 @@ def with_futures_told(session: Session, records: Sequence[EventRecord]) -> Seque
     never changes: the record may be that of a session in which a turn runs, whose context is ahead of it. It reads files.
 
     Args:
-        session: open.
+        session: it may be open elsewhere.
         records: its record, up to any event.
     """
     if not any(isinstance(one.event, ev.WorldLineAdded) for one in records):
@@ -267,7 +267,7 @@ def _switch_told(
         untold[n].n_told = end
         # The line is a beginning of the current one now, or goes on behind it, and so do those that began with it.
         rest = line_added(session, n, line, 0, points[:end], end)
-        told.append(replace(rest, uid=""))
+        told.append(replace(rest, uid="", key=untold[n].added.key))
         renewed = {n}
         for number, one in untold.items():
             if one.added.from_line in renewed:

@@ -77,6 +77,7 @@ def last_said(scene: Scene) -> str:
     return scene.soul.session.context.messages[-1].text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("message", ["get", "ask"])
 async def test_the_path_in_a_future_is_that_of_the_session(scene: Scene, message: str) -> None:
     futures, soul = scene.futures, scene.soul

@@ -119,6 +119,7 @@ def left_future(bucket: Path, parent: str) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 async def test_a_deleted_session_leaves_nothing_of_its_futures(scene: Scene) -> None:
     soul = scene.soul
     await soul.aclose()

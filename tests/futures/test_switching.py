@@ -60,6 +60,7 @@ HELLO = ["Say hello.", "Hello."]
 ALPHA = ["do alpha", "I did alpha."]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("goes_on", [False, True])
 async def test_a_future_that_is_current_is_told_in_a_turn_and_listed_once(
     scene: Scene, goes_on: bool

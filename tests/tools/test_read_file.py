@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import pwd
 import re
@@ -10,6 +11,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +24,12 @@ from support.tool_env import Bench
 from support.watching import loop_waits, n_descriptors, peak_bytes, reset_peak_bytes, until
 
 from kimi_tui.tools import read_file
-from kimi_tui.tools.base import TO_GO_OUTSIDE
+from kimi_tui.tools.base import (
+    RESULTS_NAME,
+    SESSION_STANDS_FOR,
+    TO_GO_OUTSIDE,
+    lasting_name,
+)
 from kimi_tui.tools.files import HASHED_LIMIT_BYTES, open_for_reading
 from kimi_tui.tools.outcome import ToolRejected
 from kimi_tui.tools.paths import ResolvedPath
@@ -42,6 +49,38 @@ async def test_a_file_with_another_name_is_asked_for(bench: Bench, tmp_path: Pat
     bench.approver.refuse = "no"
     with pytest.raises(ToolRejected):
         await bench.run("ReadFile", path="notes.txt")
+
+
+async def test_a_long_result_is_found_by_its_name_in_the_session_that_has_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    own, other = (tmp_path / name / RESULTS_NAME for name in ("fork", "session"))
+    for folder in (own, other):
+        folder.mkdir(parents=True)
+    env = replace(bench.env, results=own)
+    named = other / "0123456789ab.txt"
+    (own / named.name).write_text("all of it\n")
+
+    async def read(path: Path) -> str:
+        text = json.dumps({"path": str(path)})
+        return (await bench.tools.run("ReadFile", text, env)).output
+
+    # The session that the path names is gone.
+    assert "all of it" in await read(named)
+    assert not bench.approver.asks
+    # Any other name is a path like all others, and so is a link.
+    secret = tmp_path / "secret"
+    secret.write_text("key\n")
+    for name in ("notes.txt", "0123456789ac.txt"):
+        (own / name).symlink_to(secret)
+        (other / name).write_text("of the other\n")
+        assert "of the other" in await read(other / name)
+        assert len(bench.approver.asks) == 1
+        bench.approver.asks.clear()
+    environ = {SESSION_STANDS_FOR: f"{own.parent}\n{other.parent}"}
+    assert lasting_name(own / "a.txt", environ) == str(other / "a.txt")
+    assert lasting_name(tmp_path / "forked" / "a.txt", environ) == str(tmp_path / "forked/a.txt")
+    assert lasting_name(own / "a.txt", {}) == str(own / "a.txt")
 
 
 async def test_a_yes_for_a_folder_outside_is_none_to_a_file_with_another_name(

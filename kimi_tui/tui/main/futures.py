@@ -160,8 +160,15 @@ class FuturesController:
             return
         engine, bench = await self.engine(), self._bench
         state, wire = engine.state(key), engine.wire(key)
-        past = await engine.history(key)
+        from kimi_tui.projection.subagents import with_agents
         from kimi_tui.tui.futures.view import FutureView
+        from kimi_tui.wire.events import ToolStarted
+
+        history = await engine.history(key)
+        calls = {one.event.key for one in history if isinstance(one.event, ToolStarted)}
+        agents = self._conversation.state.agents
+        # The cards of the session's sub-agents open from here too.
+        past = with_agents(history, [one for one in agents if one.key in calls])
 
         view = self._view = FutureView(
             state,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from operator import eq
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history
+from kimi_tui.soul.rebuilt_history import with_futures_told
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
 from kimi_tui.soul.stored_agents import agent_states
 from kimi_tui.tool_cards import ImageBlock
@@ -73,7 +75,7 @@ def find(launch: Launch) -> Session:
 
 def recorded(session: Session) -> tuple[Sequence[EventRecord], str]:
     """Return the events and the title of a session, even of one that another process has open. Blocks."""
-    records: Sequence[EventRecord] = read_records(session)
+    records = with_futures_told(session, read_records(session))
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:
@@ -104,7 +106,7 @@ def _is_whole(records: Sequence[EventRecord]) -> bool:
 
 
 def _is_true(records: Sequence[EventRecord], session: Session) -> bool:
-    """Return whether the record ends where the conversation does; if not, its end or a part of it is lost.
+    """Return whether the record ends where the conversation does, and tells all of it; if not, its end or a part of it is lost.
 
     While another process works on it, one of the two may be a step ahead of the other.
     """
@@ -112,7 +114,8 @@ def _is_true(records: Sequence[EventRecord], session: Session) -> bool:
     line = [point.uid for point in scan_world_line(session.storage, session.dir, 0).checkpoints]
     if told is None or abs(len(told) - len(line)) > 1:
         return False
-    return all(one == other for one, other in zip(told, line, strict=False))
+    made = {one.event.uid for one in records if isinstance(one.event, CheckpointCreated)}
+    return made.issuperset(told) and all(map(eq, told, line))
 
 
 async def _records_of_context(session: Session) -> Sequence[EventRecord]:

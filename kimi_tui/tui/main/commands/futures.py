@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kimi_tui.futures.values import FuturesPlan, Variant
     from kimi_tui.projection.blocks import Block
     from kimi_tui.projection.futures import FutureGroup
+    from kimi_tui.projection.timeline_tree import CheckpointNode
     from kimi_tui.soul.rewind_values import Target
     from kimi_tui.tui.beside_view import BesideAction
     from kimi_tui.tui.futures.page import PageAnswer
@@ -50,15 +51,30 @@ async def futures(main: MainParts, argument: str) -> None:
     await main.conversation.opened("travel")
     failed = _failed_turn(main)
     group = main.futures.group()
-    if group is not None and not (failed is not None and group.is_over):
+    if group is not None and (failed is None or _is_news(group, failed)):
         await show_page(main, group)
-    elif failed is not None:
-        await start(main, failed, 3, title=f"Try it three ways, from #{failed.id}")
     else:
+        await _start_others(main)
+
+
+async def _start_others(main: MainParts) -> None:
+    """Ask how futures are to begin: with the newest turn again if that failed, else at the end of the conversation."""
+    failed = _failed_turn(main)
+    if failed is None:
         await start(main, None, 3)
+        return
+    from kimi_tui.soul.rewind_values import Target
+
+    title = f"Try it three ways, from #{failed.id}"
+    await start(main, Target(failed.id), 3, title=title)
 
 
-def _failed_turn(main: MainParts) -> Target | None:
+def _is_news(group: FutureGroup, failed: CheckpointNode) -> bool:
+    """Return whether futures run, or have ended since a turn that failed began."""
+    return not group.is_over or max(one.ended_at for one in group.futures) > failed.at
+
+
+def _failed_turn(main: MainParts) -> CheckpointNode | None:
     """Return the message of the newest turn, if that failed and can be tried again; else None."""
     state, model = main.conversation.state, main.bench.views.timeline.model
     head = model.tree.head
@@ -67,9 +83,7 @@ def _failed_turn(main: MainParts) -> Target | None:
     heading = model.rows.heading_of(head.index)
     if heading is None or not heading.is_heading or heading.uid.startswith("~"):
         return None
-    from kimi_tui.soul.rewind_values import Target
-
-    return Target(heading.id)
+    return heading
 
 
 async def start(
@@ -287,7 +301,7 @@ async def _carry_out(main: MainParts, answer: PageAnswer, one: FutureChanged) ->
         await open_future(main, one.key)
         return
     if answer.action == "new":
-        await start(main, None)
+        await _start_others(main)
         return
     if answer.action == "prune":
         await _prune(main, one)
