@@ -747,7 +747,7 @@ def test_rows_that_change_while_others_are_arranged_are_where_they_are_drawn() -
     next(work)
     # Laid out, answers have other heights than those that were estimated.
     before = flow.height
-    for index in range(0, 450):
+    for index in range(450):
         flow.lay_out(index)
     assert flow.height != before
     arranged = drained(work)
