@@ -198,6 +198,9 @@ class _Run:
             if timer is not None:
                 timer.cancel()
             await soul.aclose()
+            for lost in filter(None, (await soul.save(), soul.unsynced_words)):
+                complain(lost)
+                self._code = self._code or FAILED
             # The wire ends with the engine, and what is written with the wire.
             await following
         if self._code not in (DONE, USAGE) and not options.ephemeral:

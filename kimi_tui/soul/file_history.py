@@ -112,6 +112,8 @@ class FileHistory:
         self.added: Callable[[], Sequence[str]] = tuple
         self._wire = wire
         self._events = _FileEvents(wire)
+        self.unsynced_words = ""
+        """A sentence on what the last sync could not make durable; empty if it could. After the session is closed nobody hears events."""
         self._began = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         session.context.sync_first = self._sync_first
@@ -567,7 +569,10 @@ class FileHistory:
         """Sync what the next records of the conversation tell of. An error of the disk is published. Called in a thread."""
         try:
             self.folder.sync_changes()
+            self.unsynced_words = ""
         except OSError as error:
+            notice = _trouble_notice(error)
+            self.unsynced_words = f"{notice.text} {notice.advice}"
             if self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._events.trouble, error)
@@ -701,22 +706,7 @@ class _FileEvents:
     def trouble(self, error: OSError) -> None:
         """Publish that the disk or the work folder refused a scan."""
         log.warning("the files could not be looked at", exc_info=error)
-        if isinstance(error, NamesNotSynced):
-            self._publish_once(
-                Notice(
-                    "warning",
-                    f"The disk reported an error for the folder {one_line(str(error.filename))}: {error.strerror}.",
-                    "A power cut may undo what was written there: check the disk.",
-                )
-            )
-            return
-        self._publish_once(
-            Notice(
-                "warning",
-                f"The files cannot be saved for a rewind: {error.strerror or error}.",
-                "The conversation is not affected.",
-            )
-        )
+        self._publish_once(_trouble_notice(error))
 
     def fault(self, error: BaseException) -> None:
         """Publish that a bug in the program made a scan fail."""
@@ -733,6 +723,21 @@ class _FileEvents:
         if notice.text != self._last_notice:
             self._last_notice = notice.text
             self._wire.publish(notice)
+
+
+def _trouble_notice(error: OSError) -> Notice:
+    """Return the notice about what the disk refused."""
+    if isinstance(error, NamesNotSynced):
+        return Notice(
+            "warning",
+            f"The disk reported an error for the folder {one_line(str(error.filename))}: {error.strerror}.",
+            "A power cut may undo what was written there: check the disk.",
+        )
+    return Notice(
+        "warning",
+        f"The files cannot be saved for a rewind: {error.strerror or error}.",
+        "The conversation is not affected.",
+    )
 
 
 def _failures_notice(outcome: Restored) -> Notice:

@@ -1185,6 +1185,16 @@ class KimiSoul:
             await context.sync()
         return context.unsaved_words
 
+    @property
+    def unsynced_words(self) -> str:
+        """Sentences on what the last sync could not make durable besides the messages; empty if it could. After `aclose` no event
+        tells of it.
+        """
+        session, files = self.session, self._conversation.files
+        logs = (session.context.journal.file, session.record)
+        words = [files.unsynced_words, *(log.trouble.message for log in logs if log.trouble)]
+        return " ".join(dict.fromkeys(filter(None, words)))
+
     async def rename(self, title: str) -> str:
         """Set the session's title; an empty one resets it to the beginning of the first message. Returns the new title.
 

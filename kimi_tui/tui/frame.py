@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.cells import cell_len
 from textual import events
 from textual.containers import Container
-from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -20,6 +19,7 @@ from textual.widget import Widget
 
 from kimi_tui.launch import Launch
 from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import (
     BROAD_FROM,
     GAP,
@@ -245,7 +245,7 @@ class TimelinePane(NoticingPane):
     def mount_timeline(self, timeline: Timeline) -> None:
         """Mount the timeline in the pane."""
         self._timeline = self._own = timeline
-        self.border_title = "Timeline"
+        self.border_title = frame_label(self, "Timeline")
         self.name_keys()
         self.mount(timeline)
 
@@ -320,7 +320,7 @@ class TimelinePane(NoticingPane):
 
     def name_keys(self) -> None:
         """Show the present keys in the border of the floating pane."""
-        self.border_subtitle = Content(_FRAME_KEYS[self.place])
+        self.border_subtitle = frame_label(self, _FRAME_KEYS[self.place])
 
     def open(self) -> None:
         """Show the pane and focus the timeline."""

@@ -12,7 +12,9 @@ import kimi_tui
 READ_MARKUP = {"Static", "Label", "Button", "Option", "Checkbox", "RadioButton", "notify"}
 """Names that read a plain string as markup unless they are told not to."""
 
-TITLES = {"border_title", "border_subtitle", "tooltip"}
+BORDERS = {"border_title", "border_subtitle"}
+"""What Textual shortens with a sign of its own, and so is always a `frame_label`."""
+TITLES = {*BORDERS, "tooltip"}
 TUI = Path(kimi_tui.__file__).parent / "tui"
 MODULES = sorted(TUI.rglob("*.py"))
 
@@ -48,11 +50,9 @@ def faults(tree: ast.AST) -> list[str]:
                     found.append(f"{node.lineno}: {name}")
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                if (
-                    isinstance(target, ast.Attribute)
-                    and target.attr in TITLES
-                    and not (is_safe(node.value) or _only_ours(node.value))
-                ):
+                if not isinstance(target, ast.Attribute) or target.attr not in TITLES:
+                    continue
+                if not (_is_label(node.value) if target.attr in BORDERS else is_safe(node.value)):
                     found.append(f"{node.lineno}: {target.attr}")
     return found
 
@@ -68,11 +68,9 @@ def _is_content(tree: ast.AST, name: str) -> bool:
     return bool(values) and all("Content" in ast.dump(value) for value in values)
 
 
-def _only_ours(value: ast.expr) -> bool:
-    """Return a formatted string of our own words and glyphs."""
-    return isinstance(value, ast.JoinedStr) and all(
-        isinstance(part, ast.Constant) or "glyphs" in ast.dump(part) for part in value.values
-    )
+def _is_label(value: ast.expr) -> bool:
+    is_empty = isinstance(value, ast.Constant) and value.value == ""
+    return is_empty or (isinstance(value, ast.Call) and name_of(value) == "frame_label")
 
 
 def test_no_text_is_read_as_markup() -> None:
@@ -92,6 +90,9 @@ def test_what_would_be_found() -> None:
         "self.notify(f'{error}')",
         "Static('[b]x')",
         "self.border_title = name",
+        "self.border_title = 'Help'",
+        "self.border_subtitle = Content(name)",
+        "self.tooltip = name",
         "Text.from_markup('x')",
         "Option(label)",
     ):
@@ -99,8 +100,9 @@ def test_what_would_be_found() -> None:
     for line in (
         "Static(text, markup=False)",
         "Static(Content.styled(text, 'b'))",
-        "self.border_title = Content(name)",
-        "self.border_title = 'Help'",
+        "self.border_title = frame_label(self, name)",
+        "self.border_subtitle = ''",
+        "self.tooltip = Content(name)",
         "words = Content(x)\nStatic(words)",
     ):
         assert not faults(ast.parse(line)), line

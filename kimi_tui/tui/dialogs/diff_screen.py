@@ -15,7 +15,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.strip import Strip
@@ -24,8 +23,9 @@ from kimi_tui.foreign_text import one_line, shown_name
 from kimi_tui.tui.diff import change_counts, diff_rows
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import counted, wrap_words
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import Hint, fit_hints
-from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
+from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.row_list import PaintedRows, plain
 from kimi_tui.tui.rows import BLANK, Line, Span
@@ -248,7 +248,7 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
     def compose(self) -> ComposeResult:
         """Return the changes in a frame."""
         use_thin_scrollbar(self._scroll, glyphs_of(self))
-        self._scroll.border_title = Content(drawn(self._titled, glyphs_of(self)))
+        self._scroll.border_title = frame_label(self, self._titled)
         self._say("")
         yield self._scroll
 
@@ -266,8 +266,8 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         width = min(app_of(self).size.width, _WIDEST) - _EDGES
         room = width - cell_len(words) - 3 if words else width
         named = [f"{key} {meaning}" for key, meaning in fit_hints([*keys, ("Esc", "close")], room)]
-        self._scroll.border_subtitle = Content(
-            drawn("   ".join([*filter(None, [words]), *named]), glyphs_of(self))
+        self._scroll.border_subtitle = frame_label(
+            self, "   ".join([*filter(None, [words]), *named])
         )
 
     def on_key(self, event: events.Key) -> None:

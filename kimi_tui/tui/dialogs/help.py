@@ -12,13 +12,13 @@ from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
 from textual.widgets import Input
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.tui.approval.model import CHANGE_KEY
 from kimi_tui.tui.dialogs.text_screen import TextRows, TextScreen
 from kimi_tui.tui.formatting import cut, wrap_words
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.glyphs import Glyphs, drawn, glyphs_of
 from kimi_tui.tui.key_names import key_name, key_of, keys_of, line_break_key, newline_keys
 from kimi_tui.tui.line_field import LineField
@@ -586,9 +586,8 @@ class HelpScreen(TextScreen, inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """Return the field of the search over the text."""
         frame = Vertical(self._field, self.scrolled())
-        frame.border_title = Content(self._title)
-        glyphs = glyphs_of(self)
-        frame.border_subtitle = Content(f"{glyphs.up}{glyphs.down} scroll  Esc close")
+        frame.border_title = frame_label(self, self._title)
+        frame.border_subtitle = frame_label(self, "↑↓ scroll  Esc close")
         yield frame
 
     def on_mount(self) -> None:

@@ -9,13 +9,12 @@ from typing import NamedTuple
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.screen import ModalScreen
 
 from kimi_tui.foreign_text import clean, visible
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import Hint, hint_row
-from kimi_tui.tui.glyphs import drawn, glyphs_of
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.pick_list import LISTED_KEYS, Entry, PickList
 from kimi_tui.tui.row_list import Words, plain
@@ -81,7 +80,7 @@ class ListScreen(ModalScreen[str | None], AskingScreen[str | None]):
     def compose(self) -> ComposeResult:
         """Return the list above the details of the chosen entry."""
         frame = Vertical(self._list, self._about, self._status, self._keys)
-        frame.border_title = Content(drawn(self._title, glyphs_of(self)))
+        frame.border_title = frame_label(self, self._title)
         yield frame
 
     def on_mount(self) -> None:

@@ -7,13 +7,13 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.screen import ModalScreen
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.dialogs.text_dialog import AROUND, DialogFrame, DialogWords
 from kimi_tui.tui.formatting import session_words
 from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.row_list import plain
@@ -51,7 +51,7 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
             DialogWords(),
             self._keys,
         )
-        frame.border_title = Content("Session is open elsewhere")
+        frame.border_title = frame_label(app_of(self), "Session is open elsewhere")
         frame.set_class(glyphs_of(app_of(self)) is ASCII, "-ascii")
         yield frame
 

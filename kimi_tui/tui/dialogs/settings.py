@@ -12,7 +12,6 @@ from typing import NamedTuple
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 
@@ -36,6 +35,7 @@ from kimi_tui.tui.dialogs.text_dialog import TextDialog, TextQuestion
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import cut, path
 from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import Hint
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.key_names import key_name
@@ -132,10 +132,10 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
     def compose(self) -> ComposeResult:
         """Return the list above the details of the chosen setting."""
         frame = Vertical(self._list, self._about, self._status, self._keys)
-        frame.border_title = Content("Settings")
+        frame.border_title = frame_label(self, "Settings")
         glyphs = glyphs_of(self)
         room = min(app_of(self).size.width, _WIDEST) - _EDGES
-        frame.border_subtitle = Content(path(short(self._file.path), room, glyphs.cut))
+        frame.border_subtitle = frame_label(self, path(short(self._file.path), room, glyphs.cut))
         yield frame
 
     def on_mount(self) -> None:
@@ -445,7 +445,7 @@ class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bind
     def compose(self) -> ComposeResult:
         """Return the pressed keys, in a frame."""
         frame = Vertical(self._words, self._keys)
-        frame.border_title = Content(self._action)
+        frame.border_title = frame_label(self, self._action)
         yield frame
 
     def on_mount(self) -> None:

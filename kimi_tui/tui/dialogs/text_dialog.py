@@ -10,15 +10,15 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.screen import ModalScreen
 
 from kimi_tui.foreign_text import clean
 from kimi_tui.tools.credentials import words_of_keys
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import SHORT_BELOW, Hint
-from kimi_tui.tui.glyphs import ASCII, drawn, glyphs_of
+from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.key_names import newline_keys
 from kimi_tui.tui.keyboard import QUIET_S, TOO_EARLY
 from kimi_tui.tui.prompt.area import PromptArea
@@ -159,7 +159,7 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
             quote = plain(clean(question.quote), "quiet")
             parts.append(DialogWords(quote, widget_id="dialog-quote"))
         frame = DialogFrame(*parts, self.area, self._status, self._keys)
-        frame.border_title = Content(drawn(question.title, glyphs_of(self)))
+        frame.border_title = frame_label(app, question.title)
         frame.set_class(glyphs_of(app) is ASCII, "-ascii")
         if question.kind:
             frame.add_class(f"-{question.kind}")

@@ -12,15 +12,15 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
 from textual.screen import ModalScreen
 
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.tui.dialogs.text_dialog import AROUND
 from kimi_tui.tui.formatting import both_sizes, wrap_words
 from kimi_tui.tui.frame import hint_row
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import SHORT_BELOW
-from kimi_tui.tui.glyphs import ASCII, Glyphs, drawn, glyphs_of
+from kimi_tui.tui.glyphs import ASCII, Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.notices import ShownNotice
 from kimi_tui.tui.row_list import PaintedRows, Words, plain
@@ -73,8 +73,8 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
     def compose(self) -> ComposeResult:
         """Yield one text that scrolls."""
         frame = self.scrolled()
-        frame.border_title = Content(drawn(self._title, glyphs_of(self)))
-        frame.border_subtitle = "Esc close"
+        frame.border_title = frame_label(self, self._title)
+        frame.border_subtitle = frame_label(self, "Esc close")
         yield frame
 
     def scrolled(self) -> VerticalScroll:
@@ -221,7 +221,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         text = VerticalScroll(TextRows(partial(_drawn, clean(summary.text), glyphs)))
         use_thin_scrollbar(text, glyphs)
         frame = SummaryFrame(head, text, self._foot)
-        frame.border_title = Content(drawn(f"Summary at #{summary.checkpoint_id}", glyphs_of(self)))
+        frame.border_title = frame_label(self, f"Summary at #{summary.checkpoint_id}")
         frame.set_class(glyphs is ASCII, "-ascii")
         yield frame
 
@@ -248,9 +248,7 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         event.stop()
         event.prevent_default()
         if not await self.seen.answer_with(event, partial(self._answered, answer)):
-            self.query_one(SummaryFrame).border_subtitle = Content(
-                drawn(TOO_EARLY, glyphs_of(self))
-            )
+            self.query_one(SummaryFrame).border_subtitle = frame_label(self, TOO_EARLY)
 
     def _answered(self, answer: str) -> None:
         self.dismiss(answer)

@@ -11,7 +11,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -23,9 +22,10 @@ from kimi_tui.tui import formatting
 from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import wrap_words
 from kimi_tui.tui.frame import Hint, hint_row
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import SHORT_BELOW, roomiest
 from kimi_tui.tui.futures.form import COUNTS, FieldName, FuturesForm, estimate_rows
-from kimi_tui.tui.glyphs import ASCII, drawn, glyphs_of
+from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.key_names import newline_keys
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.prompt.area import PromptArea
@@ -300,7 +300,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         """Return the fields above the cost, the status and the keys."""
         use_thin_scrollbar(self._scroll, glyphs_of(self))
         with Vertical(id="futures-frame") as frame:
-            frame.border_title = Content(drawn(self._title, glyphs_of(self)))
+            frame.border_title = frame_label(self, self._title)
             frame.set_class(glyphs_of(self) is ASCII, "-ascii")
             with self._scroll:
                 for key, field in self._fields.items():

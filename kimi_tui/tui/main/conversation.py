@@ -487,6 +487,7 @@ class ConversationController:
             lost = await soul.save()
             if lost and not await asyncio.to_thread(soul.session.is_stored):
                 self.resume_hint = ""  # there is no session to resume
+            lost = lost or soul.unsynced_words
         await self._bench.tasks.close()
         return lost
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from kimi_tui.tui.faults import log_fault, reported
-from kimi_tui.tui.formatting import cut
-from kimi_tui.tui.glyphs import ASCII, drawn, glyphs_of
+from kimi_tui.tui.frame_label import frame_label
+from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.keyboard import (
     QUIET_S,
     LetterAction,
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 
 _WITH_FILES = frozenset({BOTH.name, FILES.name})
 _MOVES = frozenset("jk ")
-_TITLE_EDGES = 6
-"""Cells of the upper edge that a title cannot use."""
 """Letters that only move the selection."""
 
 
@@ -235,7 +232,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
     def compose(self) -> ComposeResult:
         """Yield the frame."""
         self._sheet.set_class(glyphs_of(self) is ASCII, "-ascii")
-        self._sheet.border_title = Content(self._frame_title)
+        self._sheet.border_title = frame_label(self, layout.frame_title(self._state))
         yield self._sheet
 
     def on_mount(self) -> None:
@@ -274,26 +271,16 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         return is_early
 
     def _tell_early(self, what: str) -> None:
-        self._sheet.border_subtitle = Content(
-            drawn(f"{what} was pressed too early; press it again", glyphs_of(self))
+        self._sheet.border_subtitle = frame_label(
+            self, f"{what} was pressed too early; press it again"
         )
 
     def _look(self, at: float) -> None:
         """Note that a key read at this monotonic time moves the selection: the user saw the preview, if that had been painted."""
         self._is_looked_at = at >= self._paint.seen_at
 
-    @property
-    def _frame_title(self) -> str:
-        glyphs = glyphs_of(self)
-        room = min(layout.WIDEST, app_of(self).size.width - 2) - _TITLE_EDGES
-        return cut(drawn(layout.frame_title(self._state), glyphs), room, glyphs.cut)
-
-    def on_resize(self) -> None:
-        """Cut the title to the width of the frame."""
-        self._sheet.border_title = Content(self._frame_title)
-
     def _show(self) -> None:
-        self._sheet.border_title = Content(self._frame_title)
+        self._sheet.border_title = frame_label(self, layout.frame_title(self._state))
         self._sheet.border_subtitle = ""
         self._sheet.refresh(layout=True)
         self._sheet.lines(layout.frame_width(app_of(self).size.width) - 2)
@@ -356,7 +343,7 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         async def tell() -> None:
             words = await who(path, line)
             if files.whole and files.current is not None and files.current.path == path:
-                self._sheet.border_subtitle = Content(drawn(words, glyphs_of(self)))
+                self._sheet.border_subtitle = frame_label(self, words)
 
         self.run_worker(reported(self, tell), group="who", exclusive=True)
 

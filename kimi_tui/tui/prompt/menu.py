@@ -17,7 +17,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from kimi_tui.tui.formatting import cut, path, wrap_words
-from kimi_tui.tui.glyphs import drawn, glyphs_of
+from kimi_tui.tui.frame_label import frame_label
+from kimi_tui.tui.glyphs import drawn
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.line_field import LineField
 from kimi_tui.tui.prompt.command import Command, CommandTable
@@ -269,9 +270,8 @@ class PaletteScreen(ModalScreen[str | None], AnswersOnce[str | None]):
     def compose(self) -> ComposeResult:
         """Yield a field over a list, in one frame."""
         frame = Vertical(self._input, self._menu, self._nothing)
-        glyphs = glyphs_of(self)
-        frame.border_title = "Commands"
-        frame.border_subtitle = f"Enter choose  {glyphs.up}{glyphs.down} move  Esc close"
+        frame.border_title = frame_label(self, "Commands")
+        frame.border_subtitle = frame_label(self, "Enter choose  ↑↓ move  Esc close")
         yield frame
 
     def on_mount(self) -> None:

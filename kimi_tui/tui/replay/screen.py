@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Unpack
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.geometry import Size
 
 from kimi_tui.app_paths import short
@@ -22,6 +21,7 @@ from kimi_tui.launch import Launch
 from kimi_tui.program import FAILED, USAGE
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
 from kimi_tui.tui.frame import Footer, SessionFrame
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import Hint, heading_of
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.keyboard import LetterGate
@@ -137,7 +137,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
         scrubber.follow(recording, clock)
         files = ReplayFiles()
         self._player = player = Player(self, replay, clock, views, scrubber, files)
-        self._timeline_pane.border_subtitle = Content("Enter go to the step")
+        self._timeline_pane.border_subtitle = frame_label(self, "Enter go to the step")
         self._timeline_pane.mount(files)
         self.mount(scrubber, before=self.footer)
         self.header.heading = self.header.heading._replace(

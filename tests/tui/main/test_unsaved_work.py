@@ -19,6 +19,7 @@ from kimi_tui.soul.record import read_records
 from kimi_tui.soul.usage import statistics, with_journal
 from kimi_tui.tui.dialogs.text_screen import TextScreen
 from kimi_tui.tui.formatting import statistics_pairs
+from kimi_tui.workspace.tracker import Tracker
 
 
 @pytest.fixture
@@ -136,6 +137,24 @@ async def test_leaving_with_something_unsaved_is_told_and_needs_to_be_meant(
         await one.until(lambda: one.app.return_code is not None)
         assert one.app.return_code == 1
         assert "2 messages are not saved" in one.app.exit_message
+
+
+async def test_what_the_last_sync_could_not_do_is_told_once_the_screen_is_gone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(tracker: Tracker) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        server.script(say("Answer 0."))
+        await one.ready()
+        await turn(one, "First", "Answer 0.")
+        monkeypatch.setattr(Tracker, "sync", refused)
+        await one.pilot.press("ctrl+q")
+        await one.until(lambda: one.app.return_code is not None)
+        assert one.app.return_code == 1
+        assert "The files cannot be saved for a rewind: Input/output error." in one.app.exit_message
+        assert one.app.resume_hint
 
 
 @pytest.mark.exhaustive

@@ -14,10 +14,10 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.content import Content
 from textual.screen import ModalScreen
 
 from kimi_tui.foreign_text import visible
+from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
 from kimi_tui.tui.prompt.command import Command
@@ -130,7 +130,9 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         if answer is not None:
             event.stop()
         if not await self.seen.answer_with(event, answer) and answer is not None:
-            self.query_one(VerticalScroll).border_subtitle = Content(f"{TOO_EARLY}   Esc cancel")
+            self.query_one(VerticalScroll).border_subtitle = frame_label(
+                self, f"{TOO_EARLY}   Esc cancel"
+            )
 
     def compose(self) -> ComposeResult:
         """Return the text, below its origin."""
@@ -138,8 +140,8 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         said += [plain(visible(line)) for line in self._text.split("\n")]
         frame = VerticalScroll(Words(*said))
         use_thin_scrollbar(frame, glyphs_of(self))
-        frame.border_title = Content(self._title)
-        frame.border_subtitle = Content(f"{self._yes}   Esc cancel")
+        frame.border_title = frame_label(self, self._title)
+        frame.border_subtitle = frame_label(self, f"{self._yes}   Esc cancel")
         yield frame
 
     def _refuse(self) -> None:
@@ -149,7 +151,9 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         """Answer yes if the end of the text is on the screen; otherwise scroll down a page."""
         frame = self.query_one(VerticalScroll)
         if frame.scroll_offset.y < frame.max_scroll_y:
-            frame.border_subtitle = "read to the end first: y or PageDown scrolls   Esc cancel"
+            frame.border_subtitle = frame_label(
+                self, "read to the end first: y or PageDown scrolls   Esc cancel"
+            )
             frame.scroll_page_down(animate=False)
             self.seen.ask()  # the page must be read before a key counts
         else:
