@@ -6,14 +6,17 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from support.covered import whole_sandbox
 
 from kimi_tui.agent_parts import parts_of
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.external.connection import _MOST_AHEAD, AgentFailed
 from kimi_tui.external.serving import _Terminal
 from kimi_tui.launch import Options, launch_of
+from kimi_tui.soul import assembly
 from kimi_tui.soul.errors import RunCancelled
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tool_cards import DiffBlock, ShellBlock, TodoBlock
@@ -460,6 +463,23 @@ async def test_a_session_that_was_begun_without_a_turn_is_told_all_that_was_said
         assert known == "know"
         assert "say one" in told
         assert "say two" in told
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mode", ["edits", "all"])
+async def test_commands_for_an_agent_are_in_the_sandbox_in_the_modes_that_ask_nothing(
+    desk: AgentDesk, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    found = whole_sandbox(Path("/"))
+    monkeypatch.setattr(assembly, "find_sandbox", lambda *_: found)
+    config = desk.home / "config.toml"
+    config.write_text(config.read_text().replace("enabled = false", "enabled = true"))
+    outside = desk.folder / "outside"
+    async with desk.session(mode) as one:
+        one.answer = lambda _: "yes"
+        await one.say(f"terminal echo x > {outside}; echo x > inside")
+        assert (desk.work / "inside").exists()
+        assert outside.exists() == (mode == "edits") == bool(one.asked)
 
 
 def test_output_is_cut_only_beyond_its_limit() -> None:
