@@ -41,9 +41,11 @@ PACKAGES = (
     "kimi_tui/workspace",
     "kimi_tui/llm/stream.py",
     "kimi_tui/tools/sandbox",
+    "kimi_tui/tools",
     "kimi_tui/futures",
     "kimi_tui/external",
 )
+"""A module belongs to the first of these in which it is."""
 # `test_escapes.py` of the sandbox is left out: if a mutant breaks the sandbox, its attempts get out.
 TESTS = {
     "external/agents.py": "external/test_ourselves.py external/test_turns.py",
@@ -119,6 +121,14 @@ TESTS = {
     "soul/token_meter.py": "soul/test_token_meter*.py soul/test_one_figure.py",
     "soul/tool_calls.py": "soul/test_tool_calls*.py soul/test_kimisoul_interrupt.py soul/test_agents_in_copies.py soul/test_hooks.py",
     "soul/world_line_reader.py": "soul/test_usage.py soul/test_operations.py soul/test_kimisoul_time_travel.py tui/compare/test_layout.py",
+    "tools/added_folders.py": "soul/test_added_folders.py",
+    "tools/agent.py": "soul/test_subagents.py soul/test_agent_kinds.py",
+    "tools/agent_kind.py": "soul/test_agent_kinds.py soul/test_subagents.py",
+    "tools/arguments.py": "tools/test_[fgr]*.py tools/test_toolset.py soul/test_tool_calls.py",
+    "tools/base.py": "tools/test_toolset.py tools/test_[fr]*.py soul/test_tool_calls.py",
+    "tools/files.py": "tools/test_[fr]*.py",
+    "tools/outcome.py": "soul/test_tool_results*.py soul/test_tool_calls.py",
+    "tools/process.py": "tools/test_process_output.py tools/test_shell.py tools/test_supervised.py",
     "tools/sandbox/confine.py": "tools/sandbox/test_[fhlp]*.py tools/sandbox/test_sockets.py tools/sandbox/test_ahead.py",
     "tools/sandbox/git_levers.py": "tools/sandbox/test_git_watch.py",
     "tools/sandbox/layers.py": "tools/sandbox/test_*layers.py",
@@ -126,6 +136,9 @@ TESTS = {
     "tools/sandbox/refusals.py": "tools/sandbox/test_home.py",
     "tools/sandbox/sandbox.py": "tools/sandbox/test_[ps]*.py soul/test_sandboxed.py",
     "tools/sandbox/view.py": "tools/sandbox/test_view.py tools/test_past_command.py",
+    "tools/session_tools.py": "soul/test_dmail.py soul/test_tool_calls.py soul/test_request_form.py",
+    "tools/skill.py": "soul/test_skills.py",
+    "tools/text.py": "tools/test_read_file.py tools/test_file_edit.py tools/test_grep.py",
     "workspace/base.py": "tools/test_past_command.py workspace/test_diff.py",
     "workspace/common_lines.py": "workspace/test_common_lines.py workspace/test_blame.py workspace/test_patch.py",
     "workspace/folder_watch.py": "soul/test_file_history.py",
@@ -161,11 +174,16 @@ class Mutant:
     @property
     def package(self) -> str:
         """The package of the module, or the module if that was chosen alone."""
-        return next(one for one in PACKAGES if self.module.as_posix().startswith(one))
+        return package_of(self.module)
 
     def change(self, source: str) -> str | None:
         """Return the changed text of the module; None if the place no longer exists."""
         return mutate_code(source, get_operator(self.operator)(), self.occurrence)
+
+
+def package_of(module: Path) -> str:
+    """Return which of `PACKAGES` a module belongs to."""
+    return next(one for one in PACKAGES if module.as_posix().startswith(one))
 
 
 def is_sensible(operator: str) -> bool:
@@ -229,7 +247,9 @@ def sample(only: str, chance: random.Random) -> list[Mutant]:
         there = ROOT / package
         modules = [there] if there.is_file() else sorted(there.rglob("*.py"))
         names = [one.relative_to(ROOT) for one in modules]
-        chosen = [one for one in names if one.as_posix().startswith(only)]
+        chosen = [
+            one for one in names if package_of(one) == package and one.as_posix().startswith(only)
+        ]
         column = [mutant for module in chosen for mutant in mutants_of(module, chance)]
         chance.shuffle(column)
         columns.append(column)

@@ -368,10 +368,7 @@ class _RunningCall:
         )
         is_timed = self._tool is None or self._tool.is_timed
         limit_s = conversation.limits.tool_timeout_s if is_timed else None
-        # A changing call begins when it may; a reading call that has not asked by then is shown as running.
-        timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
-        if self._tool is not None and self._tool.changes != "nothing":
-            timer.cancel()
+        timer: asyncio.TimerHandle | None = None
         if self._tool is not None and self._tool.changes == "order":
             # All other tools that change something ask before (`ask`).
             await conversation.context.sync()
@@ -382,6 +379,9 @@ class _RunningCall:
             if refusal is not None:
                 outcome = refusal
             else:
+                if self._tool is None or self._tool.changes == "nothing":
+                    # A changing call begins when it may; a reading call that has not asked by then is shown as running.
+                    timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
                 async with asyncio.timeout(limit_s) as self._limit:
                     outcome = await conversation.toolset.run(call.name, self._arguments, env)
         except ToolRejected as no:
@@ -393,7 +393,8 @@ class _RunningCall:
                 brief="timed out",
             )
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._has_ended = True
             if self._output is not None:
                 self._output.close()

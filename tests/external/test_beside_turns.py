@@ -74,6 +74,10 @@ async def test_the_users_servers_are_told_where_the_agent_takes_them(
             assert name in said.text
         assert "and 1 more" in said.text
         assert one.soul.host.offered.names == ("files", "web")
+    able("sse")
+    async with desk.session() as one:
+        await one.say("say again")
+        assert one.soul.host.offered.names == ("files", "old")
     text = (desk.home / "config.toml").read_text()
     (desk.home / "config.toml").write_text(
         text.replace("[external_agents.scripted]\n", "[external_agents.scripted]\nmcp = false\n")

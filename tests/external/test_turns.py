@@ -6,13 +6,17 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from support.covered import whole_sandbox
 
 from kimi_tui.agent_parts import parts_of
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.external.connection import _MOST_AHEAD, AgentFailed
+from kimi_tui.external.serving import _Terminal
 from kimi_tui.launch import Options, launch_of
+from kimi_tui.soul import assembly
 from kimi_tui.soul.errors import RunCancelled
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tool_cards import DiffBlock, ShellBlock, TodoBlock
@@ -183,6 +187,8 @@ async def test_a_request_without_a_call_has_a_card_and_one_of_another_session_is
         assert await one.say("alone echo out") == "out\n"
         (started,) = one.of(ev.ToolStarted)
         assert json.loads(started.arguments) == {"command": "echo out"}
+        # A terminal is gone after its turn.
+        assert await one.say("output") == "Resource not found"
         assert await one.say("elsewhere") == "unknown session\n" * 4
         assert (desk.work / "in.txt").read_text() == "inside\n"
 
@@ -302,8 +308,10 @@ async def test_what_goes_wrong_is_one_line_and_the_session_stays(
 
 
 async def test_lines_that_are_no_messages_change_nothing(desk: AgentDesk, able: Able) -> None:
-    able("noise")
+    able("noise fork load")
     async with desk.session() as one:
+        await one.say("say First.")
+        # The session is a copy now, while which was made its messages could have come again.
         assert await one.say("say Before.", "junk", "say After.") == "Before. After. "
         assert one.soul.host.connection is not None
         assert one.soul.host.connection.n_skipped > 10
@@ -440,6 +448,46 @@ async def test_a_fork_of_the_session_does_not_share_the_agents_session(
     async with desk.session(session=forked.session_id) as one:
         assert "say one" in json.loads(await one.say("know"))[0]
         assert len(desk.sent_of("session/new")) == 2
+
+
+async def test_a_session_that_was_begun_without_a_turn_is_told_all_that_was_said(
+    desk: AgentDesk,
+) -> None:
+    async with desk.session() as one:
+        await one.say("say one")
+        await one.say("say two")
+        session_id = one.soul.session.id
+    async with desk.session(session=session_id) as one:
+        await one.soul.begin_session()
+        told, known = json.loads(await one.say("know"))
+        assert known == "know"
+        assert "say one" in told
+        assert "say two" in told
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mode", ["edits", "all"])
+async def test_commands_for_an_agent_are_in_the_sandbox_in_the_modes_that_ask_nothing(
+    desk: AgentDesk, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    found = whole_sandbox(Path("/"))
+    monkeypatch.setattr(assembly, "find_sandbox", lambda *_: found)
+    config = desk.home / "config.toml"
+    config.write_text(config.read_text().replace("enabled = false", "enabled = true"))
+    outside = desk.folder / "outside"
+    async with desk.session(mode) as one:
+        one.answer = lambda _: "yes"
+        await one.say(f"terminal echo x > {outside}; echo x > inside")
+        assert (desk.work / "inside").exists()
+        assert outside.exists() == (mode == "edits") == bool(one.asked)
+
+
+def test_output_is_cut_only_beyond_its_limit() -> None:
+    terminal = _Terminal(3)
+    terminal.hear("abc")
+    assert (terminal.output, terminal.cut) == ("abc", False)
+    terminal.hear("d")
+    assert (terminal.output, terminal.cut) == ("bcd", True)
 
 
 async def test_our_own_sessions_open_as_before(desk: AgentDesk) -> None:

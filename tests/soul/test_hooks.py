@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 from support.chat_server import call, say
 from support.covered import has_landlock
-from support.soul import Stage, next_event, stage, until_end
+from support.soul import Stage, Tool, next_event, stage, until_end
 
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.hooks.definitions import Event, FoundHooks, Hook, find_hooks
 from kimi_tui.hooks.process import MOST_OUTPUT
+from kimi_tui.prompts import INTERRUPTED
+from kimi_tui.tools.base import ToolEnv
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.sandbox.policy import SandboxSettings
+from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
 
 
@@ -126,6 +130,23 @@ async def test_a_hook_is_told_of_a_call_in_both_spellings(tmp_path: Path) -> Non
     assert (ours["hook_event_name"], ours["permission_mode"]) == ("PreToolUse", "bypassPermissions")
     assert ours["cwd"] == str(tmp_path / "work")
     assert after["tool_response"]["output"] == "hi\n"
+
+
+async def test_a_call_has_begun_once_its_hooks_let_it_pass(tmp_path: Path) -> None:
+    async def wait(_: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    tools = Toolset([Tool("Wait", wait)])
+    async with hooked(tmp_path, hook("PreToolUse", "true"), toolset=tools) as on:
+        on.server.script(call("Wait", {}))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(until_end(on.soul.run("Go")))
+        await next_event(heard, ev.ToolStarted)
+        await on.soul.interrupt()
+        await turn
+        (result,) = on.ear.of(ev.ToolResult)
+        assert result.message == INTERRUPTED
 
 
 async def test_a_changed_input_is_asked_about_as_it_will_run(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from kimi_tui.llm.provider import (
 from kimi_tui.session.store import SessionStore
 from kimi_tui.session.unsent import WAITING, read_waiting
 from kimi_tui.soul.assembly import open_soul
+from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.base import ToolEnv
@@ -214,6 +215,29 @@ async def test_images_that_a_model_cannot_take_are_handed_back(tmp_path: Path) -
         assert "stand-in does not accept images." in [notice.text for notice in on.ear.notices()]
         assert not on.ear.of(ev.TurnBegin)
         assert not on.soul.inbox.waiting
+
+
+async def test_a_message_that_is_taken_back_while_it_is_looked_at_begins_no_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        check, is_back = Attachments.check_and_store, asyncio.Event()
+
+        async def taken_back(one: Attachments, *given: Any) -> None:
+            await check(one, *given)
+            if given[0] == "not this":
+                assert on.soul.inbox.take_back_last() is not None
+                is_back.set()
+
+        monkeypatch.setattr(Attachments, "check_and_store", taken_back)
+        on.server.script(say("one"))
+        await attended(on)
+        heard = on.soul.wire.subscribe()
+        on.soul.say("not this")
+        await is_back.wait()
+        on.soul.say("this")
+        await next_event(heard, ev.TurnEnd)
+        assert [e.text for e in on.ear.of(ev.TurnBegin)] == ["this"]
 
 
 async def test_a_disk_that_refuses_is_told_of_until_it_takes_it(tmp_path: Path) -> None:

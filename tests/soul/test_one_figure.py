@@ -65,6 +65,10 @@ class Places:
             figures = [(one.uid, one.tokens, one.measured) for one in points]
             assert figures == [(one.uid, one.tokens, one.measured) for one in anew.path_of(n)]
             assert figures == [(r.uid, r.tokens, not r.estimated) for r in rows if r.said < 0]
+            changes = {r.uid: (r.tokens_change, r.change_estimated) for r in rows if r.said < 0}
+            for one in points:
+                if not one.is_heading and (one.change or one.change_measured):
+                    assert changes[one.uid] == (one.change, not one.change_measured)
             found |= {uid: (tokens, measured) for uid, tokens, measured in figures}
             for point in points:
                 if n or not point.is_summary or point.id:

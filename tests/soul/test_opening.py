@@ -88,13 +88,15 @@ async def test_half_a_session_that_a_killed_program_left_is_removed_beside_the_o
 
 
 async def test_the_newest_session_of_a_folder_that_may_be_this_one_is_named(home: Path) -> None:
+    (home / "older" / "app").mkdir(parents=True)
     work = home / "a" / "app"
     work.mkdir(parents=True)
-    for _ in range(2):
-        opened = await open_session(launch_at(work)._replace(sandbox=False))
+    for place in (home / "older" / "app", work, work):
+        opened = await open_session(launch_at(place)._replace(sandbox=False))
         await opened.soul.session.context.checkpoint(True)
         newest = opened.soul.session.id
         await opened.soul.aclose()
+    (home / "older").rename(home / "also gone")
     work.rename(home / "gone")
     # The same name elsewhere.
     work = home / "b" / "app"

@@ -16,7 +16,7 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.rebuilt_history import end_of_context, rebuild_history, rebuild_world_line
 from kimi_tui.soul.record import end_of_record, final_checkpoints, read_records
 from kimi_tui.soul.rewind_values import END, Target
-from kimi_tui.wire.events import EventRecord
+from kimi_tui.wire.events import ContextReverted, EventRecord
 
 Tree = tuple[list[str], dict[int, tuple[str, list[str]]]]
 
@@ -126,6 +126,22 @@ async def test_what_a_dmail_carried_over_stands_in_every_history_once(tmp_path: 
                 (2, "a letter"),
             ], name
             assert timeline.tree.live[-1].said == ("b", "c"), name
+
+
+async def test_the_same_words_carried_twice_come_from_two_places(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(*[say(f"answer {n}") for n in range(3)])
+        for text in ("a", "b", "b"):
+            await on.soul.run(text)
+        for point in (2, 4):
+            await on.soul.marks.pin(on.session.context.index.checkpoint(point).uid)
+        await on.soul.dmails.send(Target(2), "a letter")
+        await on.soul.flush()
+        (told,) = on.ear.of(ContextReverted)
+        events = [one.event for one in rebuild_history(on.session, [])]
+        (again,) = [one for one in events if isinstance(one, ContextReverted)]
+        assert len(set(told.pinned)) == 2
+        assert again.pinned == told.pinned
 
 
 @pytest.mark.sample

@@ -99,6 +99,7 @@ async def test_the_parts_add_up_and_growth_is_a_mean(tmp_path: Path) -> None:
     meter.set_figure(2_100, estimated=False)
     status = meter.status(INFO, LoopLimits())
     assert not status.estimated
+    assert meter.texts(2) == meter.uncorrected - meter.fixed_uncorrected
     assert status.system + status.talk + status.tools == 2_100
     assert status.tools > status.talk
     assert status.per_step == 500

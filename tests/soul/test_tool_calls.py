@@ -177,20 +177,34 @@ async def test_a_tool_is_bounded_but_the_person_is_not(tmp_path: Path) -> None:
         await env.approver.ask(ApprovalQuestion(TO_RUN, "Run?", "x"))
         return ToolOutcome("ran")
 
-    tools = Toolset([Tool("endless", endless), Tool("asking", asking, changes=True)])
+    async def both(values: dict[str, Any], env: ToolEnv) -> ToolOutcome:
+        await asking(values, env)
+        return await endless(values, env)
+
+    tools = Toolset(
+        [
+            Tool("endless", endless),
+            Tool("asking", asking, changes=True),
+            Tool("both", both, changes=True),
+        ]
+    )
     limits = LoopLimits(tool_timeout_s=0.05)
     async with stage(tmp_path, toolset=tools, mode="ask", limits=limits) as on:
-        on.server.script(calls([("endless", {}), ("asking", {})]), say("ok"))
+        on.server.script(calls([("endless", {}), ("asking", {}), ("both", {})]), say("ok"))
         heard = on.soul.wire.subscribe()
         turn = asyncio.create_task(on.soul.run("go"))
         request = await next_event(heard, ev.ApprovalRequest)
         await asyncio.sleep(0.12)
         on.soul.answer(request.id, "once")
-        await turn
-        first, second = on.ear.of(ev.ToolResult)
+        request = await next_event(heard, ev.ApprovalRequest)
+        on.soul.answer(request.id, "once")
+        async with asyncio.timeout(20):
+            await turn
+        first, second, third = on.ear.of(ev.ToolResult)
         assert first.is_error
         assert "longer than" in first.message
         assert second.output == "ran"
+        assert "longer than" in third.message
 
 
 @pytest.mark.exhaustive

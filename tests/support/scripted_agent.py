@@ -258,7 +258,14 @@ class Turn:
         terminal = ask("terminal/create", made)["result"]["terminalId"]
         params = {"sessionId": self.session, "terminalId": terminal}
         ask("terminal/wait_for_exit", params)
-        self.text(ask("terminal/output", params)["result"]["output"])
+        self.do_output(terminal)
+        _known[self.session].append(terminal)
+
+    def do_output(self, rest: str) -> None:
+        """Say the output of a terminal; without a name that of the last one."""
+        name = rest or next(one for one in reversed(_known[self.session]) if "terminal-" in one)
+        said = ask("terminal/output", {"sessionId": self.session, "terminalId": name})
+        self.text(said["result"]["output"] if "result" in said else said["error"]["message"])
 
     def do_elsewhere(self, rest: str) -> None:
         """Ask for everything on behalf of another session, and say the errors."""
