@@ -166,7 +166,10 @@ def test_each_lever_is_found_by_itself(tmp_path: Path) -> None:
             shutil.rmtree(repository / "worktrees")
         assert [*levers(str(repository))] == []
         make(repository)
-        assert len([*levers(str(repository))]) == 1, name
+        (found,) = levers(str(repository))
+        # A link is what can be put aside, and nothing behind it.
+        if name.endswith(" by a link"):
+            assert found == name.partition(" ")[0]
     # git writes the file of a new working tree in two steps; a submodule's repositories are those of the one around it.
     repository = tmp_path / "good/.git"
     write(repository / "worktrees/e/commondir", "")
