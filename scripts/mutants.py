@@ -111,7 +111,7 @@ TESTS = {
     "soul/subagents.py": "soul/test_subagents.py soul/test_agents_in_copies.py",
     "soul/token_meter.py": "soul/test_token_meter*.py soul/test_one_figure.py",
     "soul/world_line_reader.py": "soul/test_usage.py soul/test_operations.py tui/compare/test_layout.py",
-    "tools/sandbox/confine.py": "tools/sandbox/test_[fhlp]*.py tools/sandbox/test_sockets.py tools/sandbox/test_ahead.py",
+    "tools/sandbox/confine.py": "tools/sandbox/test_[fhlps]*.py tools/sandbox/test_ahead.py",
     "tools/sandbox/git_levers.py": "tools/sandbox/test_git_watch.py",
     "tools/sandbox/layers.py": "tools/sandbox/test_*layers.py",
     "tools/sandbox/redacted.py": "tools/sandbox/test_home.py",
