@@ -69,7 +69,6 @@ TESTS = {
     "futures/start_server.py": "futures/test_running.py futures/test_agents.py",
     "futures/values.py": "futures/test_running.py commands/test_futures.py",
     "futures/world_line.py": "futures/test_running.py",
-    "llm/provider.py": "test_base_url.py llm/test_transport.py llm/test_completion.py",
     "llm/stream.py": "llm/test_stream_*.py llm/test_waiting.py llm/test_tool_call_pieces.py llm/test_openai_compatible_faults.py",
     "session/aside.py": "session/test_store.py soul/test_opening.py",
     "session/context.py": "session/test_context*.py session/test_undo.py session/test_rotation_prefetch.py",
