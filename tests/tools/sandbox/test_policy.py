@@ -32,6 +32,7 @@ from kimi_tui.tools.paths import holds_secrets, locate, protected_reason
 from kimi_tui.tools.process import RunningCommand, child_environment
 from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox import policy as policy_module
+from kimi_tui.tools.sandbox import sandbox as sandbox_module
 from kimi_tui.tools.sandbox.home import HomeView
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
@@ -1056,6 +1057,27 @@ def test_bubblewrap_empties_the_home_folder_before_it_shows_and_hides_the_rest_a
     assert not {f"{home}/keys/one", f"{home}/gone"}.intersection(given)
     if os.path.exists("/proc/keys"):
         assert given[given.index("/proc/keys") - 2 :][:2] == ["--ro-bind", "/dev/null"]
+
+
+def test_behind_bubblewrap_a_command_is_confined_by_landlock_too(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_module, "_COVERED", ("/nowhere/",))
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 1)
+    for network, word in ((True, "on"), (False, "off")):
+        argv = sandbox_module._behind_bubblewrap(
+            ["/bin/true", "x"], replace(policy, network=network)
+        )
+        words = [f"network:{word}", *(f"write:{path}" for path in policy.writable)]
+        assert argv[-len(words) - 3 :] == [str(len(words)), *words, "/bin/true", "x"]
+        assert argv[0] == sys.executable
+    # Without it, or where the interpreter would be missing, a shell begins.
+    for name, value in (("landlock_abi", lambda: 0), ("landlock_abi", lambda: 1)):
+        monkeypatch.setattr(confine, name, value)
+        shell = sandbox_module._behind_bubblewrap(["/bin/true", "x"], policy)
+        assert shell[0] == "/bin/sh"
+        assert shell[-2:] == ["/bin/true", "x"]
+        monkeypatch.setattr(sandbox_module, "_COVERED", ("/",))
 
 
 def test_macos_shows_what_is_readable_and_its_private_folder(
