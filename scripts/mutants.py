@@ -39,7 +39,7 @@ PACKAGES = (
     "kimi_tui/soul",
     "kimi_tui/session",
     "kimi_tui/workspace",
-    "kimi_tui/llm/stream.py",
+    "kimi_tui/llm",
     "kimi_tui/tools/sandbox",
     "kimi_tui/tools",
     "kimi_tui/futures",
@@ -71,7 +71,9 @@ TESTS = {
     "futures/start_server.py": "futures/test_running.py futures/test_agents.py",
     "futures/values.py": "futures/test_running.py commands/test_futures.py",
     "futures/world_line.py": "futures/test_running.py",
+    "llm/openai_compatible.py": "llm/test_openai_compatible_*.py llm/test_dialects*.py",
     "llm/stream.py": "llm/test_stream_*.py llm/test_waiting.py llm/test_tool_call_pieces.py llm/test_openai_compatible_faults.py",
+    "llm/transport.py": "llm/test_transport.py llm/test_openai_compatible_faults.py",
     "session/aside.py": "session/test_store.py soul/test_opening.py",
     "session/context.py": "session/test_context*.py session/test_undo.py session/test_rotation_prefetch.py",
     "session/context_file.py": "session/test_context*.py session/test_world_lines.py",
@@ -120,7 +122,7 @@ TESTS = {
     "soul/system_prompt.py": "soul/test_system_prompt*.py soul/test_request_form.py",
     "soul/token_meter.py": "soul/test_token_meter*.py soul/test_one_figure.py",
     "soul/tool_calls.py": "soul/test_tool_calls*.py soul/test_kimisoul_interrupt.py soul/test_agents_in_copies.py soul/test_hooks.py",
-    "soul/world_line_reader.py": "soul/test_usage.py soul/test_operations.py soul/test_kimisoul_time_travel.py tui/compare/test_layout.py",
+    "soul/world_line_reader.py": "soul/test_usage.py soul/test_operations.py tui/compare/test_layout.py",
     "tools/added_folders.py": "soul/test_added_folders.py",
     "tools/agent.py": "soul/test_subagents.py soul/test_agent_kinds.py",
     "tools/agent_kind.py": "soul/test_agent_kinds.py soul/test_subagents.py",
@@ -129,7 +131,7 @@ TESTS = {
     "tools/files.py": "tools/test_[fr]*.py",
     "tools/outcome.py": "soul/test_tool_results*.py soul/test_tool_calls.py",
     "tools/process.py": "tools/test_process_output.py tools/test_shell.py tools/test_supervised.py",
-    "tools/sandbox/confine.py": "tools/sandbox/test_[fhlp]*.py tools/sandbox/test_sockets.py tools/sandbox/test_ahead.py",
+    "tools/sandbox/confine.py": "tools/sandbox/test_[fhlps]*.py tools/sandbox/test_ahead.py",
     "tools/sandbox/git_levers.py": "tools/sandbox/test_git_watch.py",
     "tools/sandbox/layers.py": "tools/sandbox/test_*layers.py",
     "tools/sandbox/redacted.py": "tools/sandbox/test_home.py",
@@ -177,8 +179,12 @@ class Mutant:
         return package_of(self.module)
 
     def change(self, source: str) -> str | None:
-        """Return the changed text of the module; None if the place no longer exists."""
-        return mutate_code(source, get_operator(self.operator)(), self.occurrence)
+        """Return the changed text of the module; None if the place no longer exists, or cannot be changed."""
+        try:
+            return mutate_code(source, get_operator(self.operator)(), self.occurrence)
+        except AttributeError:
+            # cosmic-ray cannot replace an exception of a tuple that is named with its module.
+            return None
 
 
 def package_of(module: Path) -> str:

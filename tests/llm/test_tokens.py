@@ -49,3 +49,10 @@ def test_a_message_that_is_counted_in_steps_costs_as_much_and_no_more_time() -> 
     assert [*tokens.count_in_steps(made[0])] == []
     for count in (tokens.message_tokens, tokens.said_tokens):
         assert count(made[0]) == count(made[1])
+
+
+def test_an_image_without_a_size_counts_as_a_usual_one() -> None:
+    usual = tokens.stored_image_tokens(None, None)
+    for width, height in ((0, 10), (10, 0), (-1, 5), ("10", 10), (10, 1.5)):
+        assert tokens.stored_image_tokens(width, height) == usual
+    assert 0 < tokens.stored_image_tokens(1, 1) < usual

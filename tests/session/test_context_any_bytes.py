@@ -184,6 +184,23 @@ def test_bad_parts_and_calls_are_left_out_and_the_rest_is_kept() -> None:
     assert message is not None
     assert message.text == "a"
     assert [call.id for call in message.tool_calls or ()] == ["x"]
+    for record, text in (
+        ({"role": "user", "content": "a", "tool_calls": 5}, "a"),
+        ({"role": "user", "content": [5], "name": 7}, ""),
+        (
+            {
+                "role": "assistant",
+                "content": 5,
+                "tool_calls": [{"id": "x", "function": {"name": "f"}}],
+            },
+            "",
+        ),
+    ):
+        message = message_of(record)
+        assert message is not None
+        assert message.text == text
+    for nothing in ({"role": "user", "content": 5}, {"role": "user", "tool_calls": [5]}):
+        assert message_of(nothing) is None
 
 
 def test_a_message_with_half_a_surrogate_pair_is_kept_as_it_is(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageList
 from kimi_tui.session.errors import UnknownCheckpoint
+from kimi_tui.session.schema import FAILED_START, SYSTEM_END, MessageKind
 
 
 class Line:
@@ -71,6 +72,42 @@ def test_figures_before_and_behind_an_offset() -> None:
     assert (index.first_usage(), index.usage_before(index.size)) == (None, (10, 1))
     assert (index.n_messages, index.size) == (3, second)
     assert not ContextIndex().is_estimated_behind(0)
+
+
+def called(*names: str) -> dict[str, Any]:
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in names
+    ]
+    return {"role": "assistant", "content": "x", "tool_calls": calls}
+
+
+def test_which_messages_call_a_tool() -> None:
+    line = Line(called("a", "b"), user("1"), called("a"), called("c"))
+    index = line.index
+    for first, names in ((0, {"a", "b", "c"}), (1, {"a", "c"}), (3, {"c"}), (4, set[str]())):
+        assert {*index.tools_called(first)} == names
+        for name in ("a", "b", "c", "never"):
+            assert index.has_call(name, first) == (name in names)
+    assert index.callers("a", 0) == [0, 2]
+    assert index.callers("a", 1) == [2]
+    assert index.callers("never", 0) == []
+    index.cut(line.offsets[2])
+    assert not index.has_call("c")
+    assert index.callers("a", 0) == [0]
+
+
+def test_a_result_failed_if_the_program_said_so_and_nothing_else() -> None:
+    whole = f"{FAILED_START}no{SYSTEM_END}"
+    line = Line(
+        *(
+            {"role": "tool", "content": text, "tool_call_id": "c"}
+            for text in (whole, f"{FAILED_START}no", f"no{SYSTEM_END}", f"a {whole}")
+        )
+    )
+    kinds = [MessageKind.FAILED, *[MessageKind.RESULT] * 3]
+    assert [*line.index.kinds()] == kinds
+    assert all(line.index.is_result(n) for n in range(4))
 
 
 def test_a_list_of_messages_is_a_sequence_that_reads_what_is_asked_for() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.faulty_storage import FullStorage, WatchedStorage, failing
 
+from kimi_tui.filesystem import Storage
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.jsonl import MAX_UNSYNCED_BYTES, JsonlLog
 
@@ -37,6 +38,22 @@ def test_the_first_line_is_the_metadata(path: Path) -> None:
         {"n": 1},
         {"n": 2},
     ]
+
+
+def test_a_closed_file_is_held_no_longer(path: Path) -> None:
+    closed: list[int] = []
+
+    class Noted(Storage):
+        def close(self, fd: int) -> None:
+            closed.append(fd)
+            super().close(fd)
+
+    record = JsonlLog(path, Noted())
+    record.append({"n": 1})
+    record.close()
+    assert len(closed) == 1
+    record.close()
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize("torn", [b'{"n": 9', b"\0\0\0", b'{"n":9}', b"\xff"])

@@ -12,11 +12,11 @@ from kimi_tui.llm.message import user_message
 from kimi_tui.session.context import Context
 from kimi_tui.session.errors import AlreadyThere, NothingToUndo, UnknownCheckpoint, UnknownWorldLine
 from kimi_tui.session.journal import JournalEntry
-from kimi_tui.session.rotation import stored_world_lines
+from kimi_tui.session.rotation import repaired_entries, stored_world_lines
 from kimi_tui.session.schema import NewCheckpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import disk_use, prune
-from kimi_tui.session.undo import jump, next_redo, next_undo, redo, undo
+from kimi_tui.session.undo import journaled_append, jump, next_redo, next_undo, redo, undo
 
 
 def texts(context: Context) -> list[str]:
@@ -269,6 +269,61 @@ async def test_a_kill_at_a_switch_between_lines_of_one_size(
                 next_undo(again.context)
     finally:
         await again.aclose()
+
+
+async def test_appends_that_never_happened_are_passed_over(context: Context) -> None:
+    await say(context, "a", "b")
+    await context.revert_to(1, reason="rewind")
+    # The program was killed before the first record, and a later operation followed.
+    context.journal.intend(JournalEntry(op="dmail", size=context.size_bytes))
+    files = JournalEntry(op="files", snapshot_before="s1", snapshot_after="s2", paths=("x.py",))
+    context.journal.record_files(files)
+    assert next_undo(context).op == "files"
+    await undo(context, files=JournalEntry(op="undo", paths=("x.py",)))
+    assert next_undo(context).op == "rewind"
+    # One that happened is next again, as is what came before it.
+    async with journaled_append(context, "dmail", "text"):
+        await say(context, "c")
+    assert next_undo(context).op == "dmail"
+    await undo(context)
+    assert texts(context) == ["a"]
+    await undo(context)
+    assert texts(context) == ["a", "b"]
+
+
+async def test_an_operation_whose_line_is_gone_before_it_was_known_to_be_done_is_passed_over(
+    context: Context,
+) -> None:
+    await say(context, "a", "b")
+    await context.revert_to(1, reason="rewind")
+    size = context.size_bytes
+    context.journal.intend(JournalEntry(op="clear", n=7, size=size, stored=True, to_size=size))
+    context.journal.record_files(JournalEntry(op="files", paths=("x.py",)))
+    await undo(context, files=JournalEntry(op="undo", paths=("x.py",)))
+    assert next_undo(context).op == "rewind"
+    (context.folder / "context_7.jsonl").write_bytes(bytes(size))
+    assert next_undo(context).op == "clear"
+
+
+async def test_the_operations_of_a_session_that_is_not_open_are_repaired_first(
+    session: Session, tmp_path: Path
+) -> None:
+    await say(session.context, "a", "b")
+    await session.context.revert_to(1, reason="rewind")
+    size = session.context.size_bytes
+    meant = JournalEntry(op="clear", n=2, size=size, stored=True, to_size=size)
+    session.context.journal.intend(meant)
+    # This process has it open, so it repairs it itself.
+    assert [entry.op for entry in repaired_entries(session.dir)] == ["rewind", "clear"]
+    await session.aclose()
+    assert [entry.op for entry in repaired_entries(session.dir)] == ["rewind"]
+    assert [entry.op for entry in repaired_entries(session.dir)] == ["rewind"]
+    assert repaired_entries(tmp_path / "gone") == ()
+    assert not (tmp_path / "gone").exists()
+    # Nothing is held afterwards.
+    again = Session(session.dir, Path("/w"))
+    await again.open()
+    await again.aclose()
 
 
 async def test_the_disk_use_is_told_by_purpose(session: Session) -> None:

@@ -14,10 +14,17 @@ import pytest
 from support.kernel_events import need_an_instance
 
 from kimi_tui.tools.sandbox import git_watch as module
-from kimi_tui.tools.sandbox.git_levers import ASIDE, held_levers, levers, put_aside
+from kimi_tui.tools.sandbox.git_levers import (
+    ASIDE,
+    held_levers,
+    inner_repositories,
+    is_of_objects,
+    levers,
+    put_aside,
+)
 from kimi_tui.tools.sandbox.git_watch import GitNews, GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
-from kimi_tui.workspace.folder_watch import FolderWatch
+from kimi_tui.workspace.folder_watch import LOST, FolderWatch, NameEvent
 
 _WAIT_S = 20.0
 
@@ -166,7 +173,10 @@ def test_each_lever_is_found_by_itself(tmp_path: Path) -> None:
             shutil.rmtree(repository / "worktrees")
         assert [*levers(str(repository))] == []
         make(repository)
-        assert len([*levers(str(repository))]) == 1, name
+        (found,) = levers(str(repository))
+        # A link is what can be put aside, and nothing behind it.
+        if name.endswith(" by a link"):
+            assert found == name.partition(" ")[0]
     # git writes the file of a new working tree in two steps; a submodule's repositories are those of the one around it.
     repository = tmp_path / "good/.git"
     write(repository / "worktrees/e/commondir", "")
@@ -176,6 +186,115 @@ def test_each_lever_is_found_by_itself(tmp_path: Path) -> None:
     bare(repository / "x.git")
     assert [*levers(str(repository))] == ["x.git/HEAD"]
     assert [*levers(str(repository), is_module=True)] == []
+
+
+def test_folders_of_objects_alone_are_not_looked_into(tmp_path: Path) -> None:
+    for place, name, wanted in (
+        ("objects", "0f", True),
+        ("x.git/lfs/objects", "0f", True),
+        ("refs/heads", "0f", False),
+        ("objects", "abc", False),
+        ("objects", "a", False),
+        ("objects", "..", False),
+    ):
+        assert is_of_objects(place, name) == wanted, (place, name)
+    repository = tmp_path / ".git"
+    for name in (
+        "objects/0f",
+        "objects/info",
+        "a.git",
+        "b/c.git",
+        "modules/lib",
+        "modules/x/d.git",
+    ):
+        bare(repository / name)
+    assert {*inner_repositories(str(repository))} == {
+        *("objects/info", "a.git", "b/c.git"),
+    }
+
+
+class Kernel:
+    """Plays the kernel: it watches no folder, and tells what the test says."""
+
+    def __init__(self, tell: Callable[[list[NameEvent]], None], *, most: int) -> None:
+        self.tell, self.watched, self.most = tell, dict[str, bool](), most
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(self.watched)
+
+    def add(self, path: str, _folder: int, *, writes: bool = False) -> bool:
+        self.watched[path] = writes
+        return True
+
+    def remove(self, path: str) -> None:
+        del self.watched[path]
+
+
+def test_events_of_folders_that_are_watched_no_more_hide_none_behind_them(
+    work: Path, command: Callable[[], WatchedCommand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Kernel] = []
+
+    def kernel(*given: Any, **options: Any) -> Kernel:
+        made.append(Kernel(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(module, "FolderWatch", kernel)
+    told: list[GitNews] = []
+    watch = GitWatch()
+    watch.listen(told.append)
+    (work / "sub").mkdir()
+    with watch.around(command()):
+        repository = work / ".git"
+        watched = made[0].watched
+        # Files of a repository are watched for writes too.
+        assert watched[str(repository)]
+        assert not watched[str(work / "sub")]
+        assert str(repository / "objects/info") in watched
+        write(repository / "commondir", ".")
+        made[0].tell([NameEvent(str(repository), "x", False)])
+        assert told == []
+        made[0].tell(
+            [
+                NameEvent("/gone", "x", False),
+                NameEvent(str(repository / "objects"), "0f", True),
+                NameEvent(str(repository), "commondir", False),
+            ]
+        )
+        assert [news.undone for news in told] == [(".git/commondir",)]
+        # What was lost may have been anything.
+        write(repository / "info/attributes")
+        made[0].tell([NameEvent(str(work), "x", False)])
+        assert len(told) == 1
+        made[0].tell([LOST])
+        assert told[1].undone == (".git/info/attributes",)
+        # A folder that comes with all that is in it is looked through.
+        bare(work / "new/deep/store")
+        write(work / "new/other/.git/HEAD")
+        write(work / "new/node_modules/x/.git/HEAD")
+        made[0].tell([NameEvent(str(work), "new", True)])
+        assert {*told[2].made} == {"new/deep/store", "new/other/.git"}
+        assert str(work / "new/deep") in watched
+        assert str(work / "new/node_modules") not in watched
+        made[0].tell([NameEvent(str(work), "new", True)])
+        assert len(told) == 3
+        shutil.rmtree(work / "new")
+        # So is one in a repository, where another repository may be in it by now.
+        bare(repository / "x/y.git")
+        made[0].tell([NameEvent(str(repository), "x", True)])
+        assert told[3].undone == (".git/x/y.git/HEAD",)
+        assert str(repository / "x/y.git") in watched
+        assert str(repository / "refs/heads") in watched
+        assert str(repository / "objects/pack") in watched
+    write(repository / "commondir", ".")
+    made[0].tell([NameEvent(str(repository), "commondir", False)])
+    assert len(told) == 4
+    # With the next command, what is there no more is no longer watched.
+    shutil.rmtree(repository)
+    with watch.around(command()):
+        assert not any(path.startswith(str(repository)) for path in watched)
+        assert str(work / "sub") in watched
 
 
 def test_what_is_held_still_are_addresses_and_files_that_git_only_reads(tmp_path: Path) -> None:

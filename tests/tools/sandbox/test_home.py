@@ -594,6 +594,12 @@ def test_a_read_that_was_refused_is_named_with_the_setting_that_allows_it(home: 
             '"~/data", "~/odd \\u005cx"',
         ),
         ("ModuleNotFoundError: No module named 'mine'", ["code/lib"], '"~/data", "~/code/lib"'),
+        # Of a line that names several the first counts.
+        (
+            f"mv: '{home}/notes.txt' to '{home}/code/sib': No such file or directory",
+            ["notes.txt"],
+            '"~/data", "~/notes.txt"',
+        ),
         (
             "ModuleNotFoundError: No module named found",
             ["code/found/found"],

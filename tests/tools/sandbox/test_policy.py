@@ -32,6 +32,8 @@ from kimi_tui.tools.paths import holds_secrets, locate, protected_reason
 from kimi_tui.tools.process import RunningCommand, child_environment
 from kimi_tui.tools.sandbox import confine
 from kimi_tui.tools.sandbox import policy as policy_module
+from kimi_tui.tools.sandbox import sandbox as sandbox_module
+from kimi_tui.tools.sandbox.home import HomeView
 from kimi_tui.tools.sandbox.policy import (
     FolderMemory,
     NoSandbox,
@@ -1004,7 +1006,102 @@ def test_bubblewrap_is_told_the_same(policy: Policy) -> None:
     assert re.search(rf"--ro-bind-fd \d+ {policy.work}/.git/hooks ", arguments)
     assert "--ro-bind-try /proc/sys /proc/sys" in arguments
     assert "--unshare-net" in arguments
+    assert "--unshare-net" not in bwrap_arguments(replace(policy, network=True), "/tmp/own")
     assert "--seccomp" in arguments
+
+
+def test_bubblewrap_empties_the_home_folder_before_it_shows_and_hides_the_rest_after(
+    policy: Policy, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    for name in ("keys/one", "keys/two", "tools/x", "secret"):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text("x\n")
+    view = HomeView(
+        str(home),
+        emptied=(str(home),),
+        shown=(f"{home}/tools",),
+        links=((f"{home}/.vimrc", "dotfiles/vimrc"),),
+        texts=((f"{home}/.gitconfig", b"a\n"), (f"{home}/.npmrc", b"b\n")),
+    )
+    hidden = (f"{home}/keys", f"{home}/keys/one", f"{home}/secret", f"{home}/gone")
+    policy = replace(policy, home=view, hidden=hidden)
+    given = bwrap_arguments(policy, "/tmp/own")
+    binds = [
+        number
+        for number, (flag, path) in enumerate(zip(given, given[2:], strict=False))
+        if flag.endswith("bind-fd") and path.startswith(policy.work)
+    ]
+    # The descriptors of the texts follow those of the paths that are mounted.
+    first = max(int(given[number + 1]) for number in binds) + 1
+    steps = [
+        ["--ro-bind", "/", "/"],
+        ["--bind", "/tmp/own", "/tmp"],
+        ["--perms", "755", "--tmpfs", str(home)],
+        ["--ro-bind-try", f"{home}/tools", f"{home}/tools"],
+        ["--perms", "644", "--ro-bind-data", str(first), f"{home}/.gitconfig"],
+        ["--perms", "644", "--ro-bind-data", str(first + 1), f"{home}/.npmrc"],
+        ["--symlink", "dotfiles/vimrc", f"{home}/.vimrc"],
+        given[binds[0] : binds[0] + 3],
+        given[binds[-1] : binds[-1] + 3],
+        ["--remount-ro", str(home)],
+        ["--perms", "000", "--tmpfs", f"{home}/keys", "--remount-ro", f"{home}/keys"],
+        ["--ro-bind", "/dev/null", f"{home}/secret"],
+        ["--unshare-ipc", "--unshare-pid", "--unshare-user-try", "--cap-drop", "ALL"],
+    ]
+    places = [
+        next(n for n in range(len(given)) if given[n : n + len(step)] == step) for step in steps
+    ]
+    assert places == sorted(places)
+    # What is covered by a folder, or missing, needs no cover of its own, which would fail.
+    assert not {f"{home}/keys/one", f"{home}/gone"}.intersection(given)
+    if os.path.exists("/proc/keys"):
+        assert given[given.index("/proc/keys") - 2 :][:2] == ["--ro-bind", "/dev/null"]
+
+
+def test_behind_bubblewrap_a_command_is_confined_by_landlock_too(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_module, "_COVERED", ("/nowhere/",))
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 1)
+    for network, word in ((True, "on"), (False, "off")):
+        argv = sandbox_module._behind_bubblewrap(
+            ["/bin/true", "x"], replace(policy, network=network)
+        )
+        words = [f"network:{word}", *(f"write:{path}" for path in policy.writable)]
+        assert argv[-len(words) - 3 :] == [str(len(words)), *words, "/bin/true", "x"]
+        assert argv[0] == sys.executable
+    # Without it, or where the interpreter would be missing, a shell begins.
+    for name, value in (("landlock_abi", lambda: 0), ("landlock_abi", lambda: 1)):
+        monkeypatch.setattr(confine, name, value)
+        shell = sandbox_module._behind_bubblewrap(["/bin/true", "x"], policy)
+        assert shell[0] == "/bin/sh"
+        assert shell[-2:] == ["/bin/true", "x"]
+        monkeypatch.setattr(sandbox_module, "_COVERED", ("/",))
+
+
+def test_macos_shows_what_is_readable_and_its_private_folder(
+    policy: Policy, tmp_path: Path
+) -> None:
+    home = str(tmp_path / "home")
+    view = HomeView(home, emptied=(home,), shown=(f"{home}/tools",))
+    policy = replace(policy, home=view, sockets=("/a.sock",), hidden=(f"{home}/tools/key",))
+    rules = macos_profile(policy, "/tmp/own", f"{home}/app/private").split("\n")
+    order = [
+        f'(deny file-read* (subpath "{home}"))',
+        f'(allow file-read-metadata (subpath "{home}"))',
+        f'(allow file-read* (subpath "{home}/tools"))',
+        f'(allow file-read* (subpath "{policy.work}"))',
+        '(allow file-read* (subpath "/tmp/own"))',
+        f'(deny file-read* file-write* (subpath "{home}/tools/key"))',
+        '(deny file-read* file-write* (subpath "/a.sock"))',
+        f'(allow file-read* file-write* (subpath "{home}/app/private"))',
+        f'(deny file-write-unlink (literal "{home}/app/private"))',
+    ]
+    places = [rules.index(rule) for rule in order]
+    assert places == sorted(places)
+    rules = macos_profile(replace(policy, home=HomeView(home)), "/tmp/own").split("\n")
+    assert not any(rule.startswith("(allow file-read* ") for rule in rules)
 
 
 def test_macos_is_told_the_same(policy: Policy) -> None:

@@ -97,6 +97,25 @@ def test_names_that_exist_in_a_folder_that_always_changes_are_looked_at_themselv
     assert asked.n == 3
 
 
+def test_a_link_in_a_folder_that_always_changes_is_another_one_once_it_was_replaced(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "tool").symlink_to("real")
+    settle()
+    asked = Asked(tmp_path / "tool")
+    (tmp_path / "x").touch()
+    asked()
+    (tmp_path / "y").touch()
+    asked()
+    assert asked.n == 1
+    # It leads to the same folder by another way, which a command may be able to change.
+    (tmp_path / "z").symlink_to("./real")
+    os.replace(tmp_path / "z", tmp_path / "tool")
+    asked()
+    assert asked.n == 2
+
+
 def test_a_result_does_not_outlive_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ from support.sandbox_targets import (
 )
 
 from kimi_tui.tools.grep import bundled_rg
-from kimi_tui.tools.sandbox import search
+from kimi_tui.tools.sandbox import confine, search
 from kimi_tui.tools.sandbox.policy import SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox
 from kimi_tui.tools.sandbox.search import Searched, confined_search, rules_everywhere
@@ -324,7 +324,60 @@ def test_what_git_leaves_out_everywhere_is_what_rg_leaves_out(kept: str, tmp_pat
     assert rules_everywhere({"HOME": str(work), "XDG_CONFIG_HOME": ""}) == b""
 
 
+def test_rules_that_are_gone_or_behind_a_link_by_now_are_empty(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/rules").touch()
+    (tmp_path / "link").symlink_to("folder")
+    empty, whole = os.stat(os.devnull), os.stat(tmp_path / "folder/rules")
+    for name, found in (("folder/rules", whole), ("link/rules", empty), ("gone", empty)):
+        opened = confine._opened_or_nothing(str(tmp_path / name))
+        assert os.path.samestat(os.fstat(opened), found), name
+        os.close(opened)
+
+
 # -- the other programs that confine --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", [0, 1_000])
+def test_bubblewrap_is_told_what_is_searched_and_what_is_shut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    work = tmp_path / "top/work"
+    (work / "src/keys").mkdir(parents=True)
+    (work / "src/linked").symlink_to("keys")
+    for name in (".ignore", "src/.gitignore", "src/.env"):
+        (work / name).touch()
+    (tmp_path / "top/.ignore").symlink_to("work/.ignore")
+    sandbox = Sandbox("bwrap", SandboxSettings(), {}, "/usr/bin/bwrap")
+    shut = ("linked", "keys", ".env", "gone")
+    searched = Searched(str(work), "src", rules=141, shut=shut)
+    words, argv = search.search_words(sandbox, ["/opt/rg", "x"], searched)
+    read = [f"{work}/src/.gitignore", f"{work}/.ignore"]
+    assert words == [
+        *(f"read:{path}" for path in read),
+        *("search:src", "given:141", "level:filter"),
+    ]
+    # Descriptors behind the one of the rules: of what is searched, of the filter, of each file that is read.
+    assert argv[:19] == [
+        *("/usr/bin/bwrap", "--ro-bind-fd", "142", f"{work}/src"),
+        *("--perms", "000", "--tmpfs", f"{work}/src/keys", "--remount-ro", f"{work}/src/keys"),
+        *("--ro-bind", "/dev/null", f"{work}/src/.env"),
+        *("--dev", "/dev", "--proc", "/proc", "--ro-bind-try", "/opt/rg"),
+    ]
+    text = " ".join(argv)
+    assert f"--ro-bind-fd 145 {work}/.ignore --unshare-ipc" in text
+    assert f"{work}/src/.gitignore" not in text
+    assert "linked" not in text
+    assert "gone" not in text
+    assert ("--cap-add CAP_DAC_READ_SEARCH" in text) == (user == 0)
+    assert ("--unshare-user-try" in text) == (user != 0)
+    assert text.endswith(f"--die-with-parent --seccomp 143 --chdir {work} -- /opt/rg x")
+    # A program that searches nothing reads its own files alone.
+    words, argv = search.search_words(sandbox, ["/opt/rg", "--version"], Searched(str(work)))
+    assert words == ["level:filter"]
+    assert "--ro-bind-fd" not in argv
+    assert Searched("/a", "../b").path == "/b"
 
 
 def test_the_profile_for_macos(tmp_path: Path) -> None:

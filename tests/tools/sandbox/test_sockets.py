@@ -146,6 +146,15 @@ def _folder_in_tmp() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir="/tmp")
 
 
+def test_a_socket_that_is_gone_counts_as_young(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert confine._is_young(str(tmp_path))
+    monkeypatch.setattr(confine, "_YOUNG_S", -60)
+    assert not confine._is_young(str(tmp_path))
+    assert confine._is_young(str(tmp_path / "gone"))
+
+
 def test_services_are_looked_for_in_folders_but_not_in_those_of_users(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
