@@ -68,6 +68,8 @@ def test_a_second_thread_waits_until_the_module_has_run(
     threads[0].start()
     assert begun.wait(10)
     threads[1].start()
+    threads[1].join(0.1)
+    assert threads[1].is_alive()  # it does not find the name missing
     goes_on.set()
     for thread in threads:
         thread.join(10)
