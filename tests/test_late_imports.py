@@ -61,6 +61,7 @@ def test_a_second_thread_waits_until_the_module_has_run(
     gate = ModuleType("package_outer_gate")
     setattr(gate, "wait", lambda: (begun.set(), goes_on.wait(10)))  # noqa: B010 - it has no such name, to the type checker
     monkeypatch.setitem(sys.modules, gate.__name__, gate)
+    (package / "__init__.py").write_text("")
     (package / "two.py").write_text("import package_outer_gate as gate\ngate.wait()\nTWO = 2\n")
     with deferred(f"{PACKAGE}.two"):
         two = import_module(f"{PACKAGE}.two")
