@@ -214,6 +214,8 @@ class Travels:
         self.counts: Counter[str] = Counter()
         self.n_words = 0
         self.n_joined = self.n_joined_running = self.n_reopened = 0
+        self.n_carried_out = 0
+        """The commands of the front end that are being carried out: the engine does not run then, and is not idle."""
         self.turn: asyncio.Task[None] | None = None
         self.model = Speaker("first")
         self.mode: Mode = "edits"
@@ -294,7 +296,7 @@ class Travels:
         self.soul.say(text)
         try:
             async for _ in heard:
-                if not self.soul.running and self.soul.inbox.due is None:
+                if not self.soul.running and self.soul.inbox.due is None and not self.n_carried_out:
                     return
         finally:
             self.soul.wire.unsubscribe(heard)
@@ -369,7 +371,11 @@ class Travels:
         if self.soul.running:
 
             async def renamed() -> None:
-                await self.soul.rename(self.words())
+                self.n_carried_out += 1
+                try:
+                    await self.soul.rename(self.words())
+                finally:
+                    self.n_carried_out -= 1
 
             self.soul.say("/rename", carry_out=renamed)
 
@@ -628,7 +634,7 @@ class Travels:
             "retry": (1, self.retry),
             "review": (1, self.review),
             "no model": (1, self.no_model),
-            "revoke": (1, self.revoke),
+            "revoke": (4, self.revoke),
             "skills": (2, self.skills),
             "kinds": (1, self.kinds),
             "status": (1, self.status),
@@ -643,12 +649,12 @@ class Travels:
             "job": (2, self.job),
             "rewind or jump": (6, self.rewind),
             "undo": (4, self.undo),
-            "redo": (3, self.redo),
+            "redo": (4, self.redo),
             "clear": (1, self.clear),
             "letter": (3, self.letter),
             "carry": (2, self.carry),
             "compact": (2, self.compact),
-            "edit the summary": (2, self.edit_summary),
+            "edit the summary": (3, self.edit_summary),
             "mode": (4, self.set_mode),
             "title": (2, self.title),
             "have it named": (1, self.name),
@@ -659,9 +665,9 @@ class Travels:
             "name": (3, self.bookmark),
             "pin": (3, self.pin),
             "another agent": (2, self.beside),
-            "sub-agent": (4, self.agent),
-            "back into a sub-agent": (3, self.back_into_agent),
-            "stop sub-agents": (1, self.stop_agent),
+            "sub-agent": (7, self.agent),
+            "back into a sub-agent": (5, self.back_into_agent),
+            "stop sub-agents": (3, self.stop_agent),
         }
 
     # -- and what is known of it ------------------------------------------------------------------
