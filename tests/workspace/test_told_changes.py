@@ -186,6 +186,59 @@ def test_what_a_living_process_writes_into_a_mapping_is_seen(tmp_path: Path) -> 
     assert followed.scanner.n_walks == 1
 
 
+_LATE_HOLDER = """
+import mmap, sys
+print("ready", flush=True)
+for line in sys.stdin:
+    if not line.strip():
+        file = open(sys.argv[1], "r+b")
+        mapped = mmap.mmap(file.fileno(), 0)
+        file.close()
+    else:
+        mapped[0:1] = line.strip().encode()
+    print("done", flush=True)
+"""
+
+
+def test_a_process_that_waits_is_looked_at_again_when_it_has_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = Followed(tmp_path)
+    path = followed.root / "mapped"
+    path.write_bytes(b"0" * 9_000)
+    followed.check()
+    looked: list[int] = []
+    look = tree_watch._mapped
+    monkeypatch.setattr(
+        tree_watch, "_mapped", lambda process: looked.append(process) or look(process)
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", _LATE_HOLDER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as holder:
+        assert holder.stdin
+        assert holder.stdout
+        holder.stdout.readline()
+        while Path(f"/proc/{holder.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+            pass
+        for _ in range(5):
+            followed.check()
+        # It may have been on its way to sleep at the first looks.
+        if Path(f"/proc/{holder.pid}/schedstat").exists():
+            assert looked.count(holder.pid) < 5
+        for letter in ("", "2", "3"):
+            print(letter, file=holder.stdin, flush=True)
+            holder.stdout.readline()
+            followed.check(letter)
+        entry = followed.scanner.manifest["mapped"]
+        assert followed.store.get(entry.blob)[:1] == b"3"
+        holder.stdin.close()
+    assert followed.scanner.n_walks == 1
+
+
 def test_a_work_folder_that_was_replaced_is_walked(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     (followed.root / "a").write_text("one")
