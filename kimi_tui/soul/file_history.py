@@ -204,7 +204,13 @@ class FileHistory:
     # -- restoring with an operation -------------------------------------------------------------------
 
     async def preview(
-        self, point: Checkpoint, *, after: bool, ran_commands: bool, binding: bool
+        self,
+        point: Checkpoint,
+        *,
+        after: bool,
+        ran_commands: bool,
+        binding: bool,
+        is_elsewhere: bool = False,
     ) -> FilesPreview:
         """Return the changes since a checkpoint, and the effects of restoring its files.
 
@@ -213,10 +219,12 @@ class FileHistory:
             after: whether to compare with the state after the checkpoint's step.
             ran_commands: whether commands ran since.
             binding: whether a later restore uses this plan: a file that differs from it by then is left unchanged.
+            is_elsewhere: whether the checkpoint is on another world line, so that the files did not change since then.
         """
         plan = await self._plan(point, after=after)
         self._shown = (point.uid, after, plan) if binding and not plan.reason else None
-        return replace(await self._described(plan), ran_commands=ran_commands)
+        found = await self._described(plan, is_effect=is_elsewhere)
+        return replace(found, ran_commands=ran_commands)
 
     async def preview_back(
         self, entry: JournalEntry, stays: tuple[FileChange, ...] = ()
@@ -231,7 +239,7 @@ class FileHistory:
         if not entry.snapshot_after and not stays:
             return None
         described = await self._described(
-            replace(plan, changes=(*plan.changes, *stays)), goes_along=True
+            replace(plan, changes=(*plan.changes, *stays)), is_effect=True
         )
         return replace(described, goes_along=bool(entry.snapshot_after))
 
@@ -243,11 +251,11 @@ class FileHistory:
             if one.change != "skip" and one.reason != CHANGED_OUTSIDE and one.path not in but
         )
 
-    async def _described(self, plan: RestorePlan, *, goes_along: bool = False) -> FilesPreview:
+    async def _described(self, plan: RestorePlan, *, is_effect: bool = False) -> FilesPreview:
         if plan.reason:
             return FilesPreview(reason=plan.reason)
         changes = plan.changes[:_MOST_FILES_COMPARED]
-        if goes_along:
+        if is_effect:
             # An operation that restores the files shows its own effect on them; a file that stays shows what happened to it.
             changes = tuple(
                 one if one.change == "skip" else replace(one, then=one.now, now=one.then)
@@ -274,7 +282,8 @@ class FileHistory:
                 )
             )
         beside = tuple((f"{path}/", _ADDED) for path in self.added())
-        return FilesPreview(tuple(files), (*beside, *plan.not_covered), plan.remarks)
+        beside = (*beside, *plan.not_covered)
+        return FilesPreview(tuple(files), beside, plan.remarks, is_effect=is_effect)
 
     async def changed_since(self, point: Checkpoint) -> dict[str, str]:
         """Return the files that differ from their state at a checkpoint, each with the person or program that changed it if

@@ -105,6 +105,7 @@ class Operations:
             after=target.is_end,
             ran_commands=preview.ran_commands,
             binding=idle,
+            is_elsewhere=bool(target.world_line),
         )
         if preview.servers:
             named = some_of(preview.servers, 3)

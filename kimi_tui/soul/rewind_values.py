@@ -82,7 +82,7 @@ class FilePreview:
     """A file that changed since a checkpoint.
 
     `would` is the effect on a conflict that is chosen. `added`, `removed` and `rows` are the change since then, which a
-    restore reverses; if the operation restores the files (`FilesPreview.goes_along`), they are its effect on the file. `is_text`
+    restore reverses; where `FilesPreview.is_effect`, they are the effect of the restore on the file. `is_text`
     is false if there are no lines to show. `rows` may be shortened. `only_rights` is true if only the permissions changed;
     `is_folder` is true for an empty folder.
     """
@@ -107,7 +107,8 @@ class FilesPreview:
 
     `reason` says why nothing can be restored; empty if files can be. `not_covered` are paths that were not scanned, `remarks`
     further sentences about files that cannot be restored; `ran_commands` is true if commands ran since, whose effects
-    elsewhere stay. `goes_along` is true if the operation restores the files, and there is nothing to choose.
+    elsewhere stay. `goes_along` is true if the operation restores the files, and there is nothing to choose. `is_effect` is true if the files are compared
+    the other way round, from now to then: so for an undo, and for another world line, which need not be earlier.
     """
 
     files: tuple[FilePreview, ...] = ()
@@ -116,6 +117,7 @@ class FilesPreview:
     reason: str = ""
     ran_commands: bool = False
     goes_along: bool = False
+    is_effect: bool = False
 
     @property
     def restorable(self) -> tuple[FilePreview, ...]:

@@ -93,6 +93,9 @@ async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: 
         ("src/f1.py", "restore"),
         ("src/f2.py", "delete"),
     }
+    # The figures are what the switch does to each file, and not a change since a time at which it was so.
+    assert preview.files.is_effect
+    assert {(f.added, f.removed) for f in preview.files.files} == {(1, 0), (0, 1)}
     await futures.make_current(alpha)
     current = contents(work)
     assert (work / "alpha.txt").read_text() == "alpha"

@@ -51,6 +51,7 @@ _NOTHING_LEFT = (
 )
 _HEADING = "Files changed since then"
 _ALONG = "Files that will change"
+_ELSEWHERE = "Files that differ on that world line"
 _SHORTEST_NAME = 12
 _ROOMY = 8
 _ORDER = {"conflict": 0, "skip": 3}
@@ -206,7 +207,10 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
     foreign = [one for one in state.rows if _is_foreign(one)]
     named = [_file_row(state, one, width, glyphs) for one in (*foreign, *stays)]
     counted = [one for one in state.rows if one not in foreign and one not in stays]
-    what = "will change" if state.files.goes_along else "changed"
+    what = "changed"
+    if state.files.is_effect:
+        differ = "differs" if len(state.rows) == 1 else "differ"
+        what = "will change" if state.files.goes_along else differ
     said = f"  {formatting.counted(len(counted), 'file')} {what}"
     if len(named) >= room:
         # Not every file can be named here, but their number must be shown.
@@ -247,9 +251,10 @@ def _listed_rows(
     if state.focused and state.at_rest and notes:
         notes[0] = Row([span._replace(style="accent") for span in notes[0].spans])
     if not state.rows:
-        return [Row([Span("  No file changed since then.", "quiet")]), *notes][:room]
+        said = "No file differs." if files.is_effect else "No file changed since then."
+        return [Row([Span(f"  {said}", "quiet")]), *notes][:room]
     heading = Span(
-        f"  {_ALONG if files.goes_along else _HEADING}",
+        f"  {_ALONG if files.goes_along else _ELSEWHERE if files.is_effect else _HEADING}",
         "accent" if state.focused else "quiet",
     )
     space = max(1, room - 1)
@@ -298,7 +303,7 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
             right = change_counts(one.added, one.removed, glyphs)
         else:
             right = [Span("not text", "quiet")]
-        mark = _mark(one, goes_along=state.files.goes_along)
+        mark = _mark(one, state.files)
         if mark:
             right = [Span(mark, "quiet"), *([Span("  ", "quiet"), *right] if right else [])]
         if one.reason:
@@ -312,12 +317,16 @@ def _file_row(state: FilesState, one: FilePreview, width: int, glyphs: Glyphs) -
     return sides([*lead, Span(name, "accent" if is_current else "ink")], right, width)
 
 
-def _mark(one: FilePreview, *, goes_along: bool) -> str:
+def _mark(one: FilePreview, files: FilesPreview) -> str:
     """Return the words for a file that a restore creates or deletes, which its figures do not tell."""
     if one.is_new:
-        return "will be deleted" if goes_along else "new: restoring deletes it"
+        if files.goes_along:
+            return "will be deleted"
+        return "restoring deletes it" if files.is_effect else "new: restoring deletes it"
     if one.is_gone:
-        return "will be created" if goes_along else "gone: restoring creates it"
+        if files.goes_along:
+            return "will be created"
+        return "restoring creates it" if files.is_effect else "gone: restoring creates it"
     return ""
 
 
