@@ -276,6 +276,11 @@ NAME_WIDTH = 40
 """Maximum number of cells of a world line's name within a sentence."""
 
 
+def missing_line_words(n: int) -> str:
+    """Return that there is no world line of a number, and where those that exist are listed."""
+    return f"There is no world line {n}. The timeline lists them."
+
+
 def line_words(world_line: int, name: str, width: int = NAME_WIDTH) -> str:
     """Return a world line as a part of a sentence: `world line 2 (fix the quotes)`, its name in at most `width` cells."""
     return f"world line {world_line}" + (f" ({cut(name, width)})" if name else "")

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kimi_tui.tui.faults import reported, start_detached
+from kimi_tui.tui.formatting import missing_line_words
 from kimi_tui.tui.frame_rows import READ_ONLY
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
@@ -182,10 +183,15 @@ class WorldLineViewer:
         self, soul: KimiSoul, world_line: int
     ) -> tuple[WorldLine, list[EventRecord]]:
         """Facts about a line, and its events."""
-        records = await soul.lines.read(world_line)
+        from kimi_tui.session.errors import UnknownWorldLine
+
+        try:
+            records = await soul.lines.read(world_line)
+        except UnknownWorldLine as error:
+            raise KeyError(missing_line_words(world_line)) from error
         info = next((one for one in await soul.lines.all() if one.n == world_line), None)
         if info is None:
-            raise KeyError(f"There is no world line {world_line}.")
+            raise KeyError(missing_line_words(world_line))
         if agents := self._conversation.state.agents:
             from kimi_tui.projection.subagents import with_agents
 

@@ -285,10 +285,17 @@ class CommandTable:
         return MESSAGE if "/" in argument and not meant else ParsedLine(None, argument, word, meant)
 
 
+_MOST_DIGITS = 9
+
+
 def number(text: str) -> int | None:
     """Return the number of a checkpoint or world line as it is typed: `12` or `#12`; None for any other text."""
     digits = text.strip().removeprefix("#")
-    return int(digits[:9]) if digits.isascii() and digits.isdigit() else None
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    # Nothing has a longer number, and the beginning of one would be another number.
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
 
 
 def line_and_number(text: str) -> tuple[int, int] | None:

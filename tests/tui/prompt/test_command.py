@@ -87,7 +87,16 @@ def test_menu_and_palette_find_commands() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("12", (0, 12)), ("#12", (0, 12)), ("2:12", (2, 12)), ("", None), (":3", None), ("x:3", None)],
+    [
+        ("12", (0, 12)),
+        ("#12", (0, 12)),
+        ("2:12", (2, 12)),
+        ("000000000012", (0, 12)),
+        ("1234567890", None),
+        ("", None),
+        (":3", None),
+        ("x:3", None),
+    ],
 )
 def test_the_number_of_a_checkpoint(text: str, value: tuple[int, int] | None) -> None:
     assert line_and_number(text) == value

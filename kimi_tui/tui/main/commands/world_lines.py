@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kimi_tui.tui.formatting import line_words
+from kimi_tui.tui.formatting import line_words, missing_line_words
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.commands.rewind import name_of, preview
 from kimi_tui.tui.main.commands.session import tell_no_checkpoint, tell_no_line
@@ -27,6 +27,8 @@ async def switch(main: MainParts, argument: str) -> None:
     """Preview a switch to the end of a world line (`K`), or to before its checkpoint N (`K:N`)."""
     line, _, checkpoint = argument.partition(":")
     k, n = number(line), number(checkpoint)
+    if k is None and (named := _line_of(main, argument)) is not None:
+        k, n, checkpoint = named, None, ""
     if not argument:
         k = await _chosen_line(main, "Switch to a world line", "preview the switch")
         if k is not None:
@@ -39,7 +41,7 @@ async def switch(main: MainParts, argument: str) -> None:
 
 async def read(main: MainParts, argument: str) -> None:
     """Show a world line in the place of the chat (`K`); without a number, return to now."""
-    k = number(argument)
+    k = _line_of(main, argument)
     if k is not None:
         await open_line(main, k)
     elif argument:
@@ -52,7 +54,7 @@ async def read(main: MainParts, argument: str) -> None:
 
 async def compare(main: MainParts, argument: str) -> None:
     """Show a line (`K`, or without an argument the line on view, else one that the user chooses) beside the live line."""
-    k = number(argument) if argument else main.bench.reading or None
+    k = _line_of(main, argument) if argument else main.bench.reading or None
     if k is None and argument:
         tell_no_line(main, argument, "/compare 1")
         return
@@ -63,6 +65,17 @@ async def compare(main: MainParts, argument: str) -> None:
         k = await _chosen_line(main, "Compare with the current world line", "compare")
     if k is not None:
         await compare_with_live(main, k)
+
+
+def _line_of(main: MainParts, argument: str) -> int | None:
+    """Return the number of the world line that a person names by its number, or by the name that the timeline shows; None for no
+    line, and for a name that several have.
+    """
+    if (k := number(argument)) is not None or not argument.strip():
+        return k
+    model, name = main.bench.views.timeline.model, argument.strip().casefold()
+    named = [n for n in model.tree.lines if model.line_name(n).casefold() == name]
+    return named[0] if len(named) == 1 else None
 
 
 async def _chosen_line(main: MainParts, title: str, verb: str) -> int | None:
@@ -135,15 +148,19 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
         SoulBusy: the agent works.
     """
     from kimi_tui.projection.comparison import Comparison
+    from kimi_tui.session.errors import UnknownWorldLine
     from kimi_tui.tui.compare.screen import CompareScreen
     from kimi_tui.tui.frame_rows import READ_ONLY
     from kimi_tui.tui.gauge import Gauge
 
     soul = await main.conversation.opened("lines")
-    found = await soul.lines.compare(world_line)
+    try:
+        found = await soul.lines.compare(world_line)
+    except UnknownWorldLine as error:
+        raise KeyError(missing_line_words(world_line)) from error
     info = next((one for one in await soul.lines.all() if one.n == world_line), None)
     if info is None:
-        raise KeyError(f"There is no world line {world_line}. The timeline lists them.")
+        raise KeyError(missing_line_words(world_line))
     now = main.bench.views.gauge
     gauge = Gauge()
     gauge.show_model(now.model)
@@ -300,9 +317,7 @@ async def name_line(main: MainParts, world_line: int, words: str = "") -> None:
 
     line = main.bench.views.timeline.model.tree.lines.get(world_line)
     if line is None or not line.mark:
-        main.bench.tell(
-            f"There is no world line {world_line}. The timeline lists them.", level="warning"
-        )
+        main.bench.tell(missing_line_words(world_line), level="warning")
         return
     soul = await main.conversation.opened("marks")
     kept = words or await main.bench.ask(

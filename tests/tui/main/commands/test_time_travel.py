@@ -938,3 +938,21 @@ async def test_a_comparison_without_a_number_always_shows_something(home: Path) 
         await one.pilot.press("down", "enter")
         await one.until(lambda: _offered(one) == "compared")
         await one.sees("World line 1")
+
+
+async def test_a_world_line_is_named_by_its_number_or_by_the_name_that_is_shown(home: Path) -> None:
+    async with talk(home, a_world_line) as (one, _):
+        await one.say("/name 1 the First try")
+        await one.sees("the First try")
+        for name in ("the first TRY", "000000000001", "1"):
+            await one.say(f"/compare {name}")
+            await one.until(lambda: isinstance(one.app.screen, CompareScreen))
+            await one.pilot.press("escape")
+            await one.until(lambda: not isinstance(one.app.screen, CompareScreen))
+        await one.say("/compare 7")
+        await one.sees("There is no world line 7. The timeline lists them.")
+        # The beginning of a number is another number.
+        await one.say("/compare 1000000000")
+        await one.sees('"1000000000" is not a world line.')
+        await one.say("/worldline 8")
+        await one.sees("There is no world line 8. The timeline lists them.")
