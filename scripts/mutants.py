@@ -131,6 +131,7 @@ TESTS = {
     "tools/base.py": "tools/test_toolset.py tools/test_[fr]*.py soul/test_tool_calls.py",
     "tools/files.py": "tools/test_[fr]*.py",
     "tools/outcome.py": "soul/test_tool_results*.py soul/test_tool_calls.py",
+    "tools/paths.py": "tools/test_paths.py tools/test_[fgr]*.py soul/test_dmail.py",
     "tools/process.py": "tools/test_process_output.py tools/test_shell.py tools/test_supervised.py",
     "tools/sandbox/confine.py": "tools/sandbox/test_[fhlp]*.py tools/sandbox/test_sockets.py",
     "tools/sandbox/git_levers.py": "tools/sandbox/test_git_watch.py",

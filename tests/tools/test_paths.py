@@ -12,6 +12,17 @@ from kimi_tui.tools.sandbox import remembered
 from kimi_tui.workspace import protected_names
 
 
+def test_a_folder_beside_that_differs_in_case_alone_is_outside(tmp_path: Path) -> None:
+    work, beside = tmp_path / "work", tmp_path / "Work"
+    work.mkdir()
+    if beside.exists():
+        pytest.skip("names that differ in case alone are one here: nothing was tried")
+    beside.mkdir()
+    for name in ("", "a.txt", "new/a.txt"):
+        assert not locate(f"{beside}/{name}", work, {}).inside
+        assert locate(f"{work}/{name}", work, {}).inside
+
+
 def test_a_new_place_of_secrets_in_the_home_folder_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
