@@ -12,8 +12,16 @@ from support.soul import next_event
 from kimi_tui.soul import approval as approvals
 from kimi_tui.soul.approval import Approval, Mode, QuestionNotShown
 from kimi_tui.tool_cards import DisplayBlock
-from kimi_tui.tools.base import TO_EDIT, TO_EDIT_ELSEWHERE, TO_GO_OUTSIDE, TO_RUN, ApprovalQuestion
+from kimi_tui.tools.base import (
+    TO_EDIT,
+    TO_EDIT_ELSEWHERE,
+    TO_GO_OUTSIDE,
+    TO_RUN,
+    ApprovalQuestion,
+    Asks,
+)
 from kimi_tui.tools.outcome import FileEdit, ToolProblem, ToolRejected
+from kimi_tui.tools.session_tools import MODE_AFTER
 from kimi_tui.wire.events import ApprovalAnswer, ApprovalRequest, ApprovalResolved, ModeChanged
 from kimi_tui.wire.queue import Subscription, Wire
 
@@ -364,3 +372,23 @@ async def test_a_pause_that_needs_no_answer_any_more_is_withdrawn(
     told = await next_event(heard, ApprovalResolved)
     assert (told.id, told.answer, told.feedback) == (request.id, "no", "stopped")
     assert not approval.answer(request.id, "once")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("ask", "ask"), ("edits", "edits"), ("all", "edits")]
+)
+async def test_a_plan_that_was_edited_is_carried_out_in_the_mode_of_before(
+    wire: Wire, approval: Approval, before: Mode, after: Mode
+) -> None:
+    heard = wire.subscribe()
+    approval.set_mode(before)
+    approval.set_mode("plan")
+    offered = tuple(words for words, mode in MODE_AFTER.items() if mode != "sandboxed")
+    plan = ApprovalQuestion(
+        Asks("plan"), "Carry it out?", "1. Look", options=offered, protected=True
+    )
+    asking = ask(approval, plan)
+    request = await asked(heard)
+    approval.answer(request.id, "once", "1. Look twice")
+    assert await asking == "1. Look twice"
+    assert approval.mode == after

@@ -53,6 +53,21 @@ def read(file: JsonlLog) -> list[ev.Event]:
     return [one.event for one in records if one is not None]
 
 
+async def test_the_end_is_found_where_its_last_checkpoint_stands_further_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The last message of the context alone is longer than what is read first.
+    monkeypatch.setattr(record, "END_BYTES", 1_000)
+    async with stage(tmp_path) as on:
+        on.server.script(say("one"), say("word " * 1_000))
+        await on.soul.run("first")
+        await on.soul.run("second")
+        await on.soul.flush()
+        said = [one.event for one in record.end_of_record(on.session)]
+    assert said[-1] == ev.TurnEnd("done")
+    assert any(isinstance(one, ev.TurnBegin) and one.text == "second" for one in said)
+
+
 async def test_texts_are_merged_and_arguments_stored_once(tmp_path: Path) -> None:
     file, wire = JsonlLog(tmp_path / "wire.jsonl"), Wire()
     recorder = Recorder(cast(JsonlLog, file), wire)

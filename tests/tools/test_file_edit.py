@@ -142,6 +142,12 @@ async def test_mixed_line_ends_are_found_and_kept(bench: Bench) -> None:
     edit = {"old": "one\r\ntwo\r\nthree", "new": "1\r\n2\r\nthree"}
     await bench.run("StrReplaceFile", path="mixed", edit=edit)
     assert mixed.read_bytes() == b"1\r\n2\nthree\r\n"
+    # So do equal lines at both ends of a passage that gets longer.
+    mixed.write_bytes(b"one\ntwo\nthree\r\nfour\n")
+    await bench.run("ReadFile", path="mixed")
+    edit = {"old": "one\ntwo\nthree\nfour", "new": "one\n2\nmore\nthree\nfour"}
+    await bench.run("StrReplaceFile", path="mixed", edit=edit)
+    assert mixed.read_bytes() == b"one\n2\nmore\nthree\r\nfour\n"
 
 
 async def test_a_file_whose_lines_end_with_cr_alone_has_lines(bench: Bench) -> None:

@@ -13,9 +13,31 @@ from kimi_tui.tools.paths import (
     locate,
     look_outside,
     protected_reason,
+    secrets_below,
 )
 from kimi_tui.tools.sandbox import remembered
 from kimi_tui.workspace import protected_names
+
+
+def test_a_folder_beside_that_differs_in_case_alone_is_outside(tmp_path: Path) -> None:
+    work, beside = tmp_path / "work", tmp_path / "Work"
+    work.mkdir()
+    if beside.exists():
+        pytest.skip("names that differ in case alone are one here: nothing was tried")
+    beside.mkdir()
+    for name in ("", "a.txt", "new/a.txt"):
+        assert not locate(f"{beside}/{name}", work, {}).inside
+        assert locate(f"{work}/{name}", work, {}).inside
+
+
+def test_of_files_below_a_folder_only_what_a_secret_name_leads_to_is_secret(tmp_path: Path) -> None:
+    for name in ("plain.txt", "other.txt"):
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / ".env").symlink_to("plain.txt")
+    is_secret = secrets_below(locate(".", tmp_path, {}), {})
+    assert is_secret is not None
+    found = [name for name in (b"plain.txt", b"other.txt", b"sub/.env") if is_secret(name)]
+    assert found == [b"plain.txt", b"sub/.env"]
 
 
 def test_a_new_place_of_secrets_in_the_home_folder_is_noticed(
