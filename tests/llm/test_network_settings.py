@@ -449,3 +449,23 @@ async def test_wrong_certificates_are_named(
             assert not isinstance(await error_of(), NetworkSettingError)
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         assert trusted_certificates({variable: " "}).get_ca_certs() is not None
+
+
+@each(
+    "login, secrets",
+    [
+        ("me:pass", {"pass"}),
+        ("me:p%40ss", {"p%40ss", "p@ss"}),
+        ("me:p:ss", {"p:ss"}),
+        # Without a password, the name may be a token.
+        ("tok%3Aen", {"tok%3Aen", "tok:en"}),
+        ("me:", {"me"}),
+    ],
+)
+def test_what_is_secret_in_a_proxys_address_is_known_as_written_and_as_sent(
+    login: str, secrets: set[str]
+) -> None:
+    found = proxy_to(URL, {"all_proxy": f"http://{login}@proxy.example.test:1/a@b"})
+    assert found is not None
+    assert {*found.secrets} == secrets
+    assert not any(secret in found.shown for secret in secrets)

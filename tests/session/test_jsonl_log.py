@@ -54,6 +54,20 @@ def test_a_closed_file_is_held_no_longer(path: Path) -> None:
     assert len(closed) == 1
     record.close()
     assert len(closed) == 1
+    assert record.trouble is None
+
+
+def test_what_only_closing_tells_is_told(path: Path) -> None:
+    class Refused(Storage):
+        def close(self, fd: int) -> None:
+            super().close(fd)
+            raise OSError(errno.EIO, "no")
+
+    record = JsonlLog(path, Refused())
+    record.append({"n": 1})
+    record.close()
+    assert record.trouble is not None
+    assert "wire.jsonl" in str(record.trouble)
 
 
 @pytest.mark.parametrize("torn", [b'{"n": 9', b"\0\0\0", b'{"n":9}', b"\xff"])

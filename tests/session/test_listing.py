@@ -22,8 +22,8 @@ from kimi_tui.session.listing import (
 from kimi_tui.session.schema import NOTE_START
 
 
-def said(role: str, text: str, **more: object) -> dict[str, Any]:
-    return {"role": role, "content": text, **more}
+def said(role: str, content: object, **more: object) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
 
 
 def session(folder: Path, *records: object) -> Path:

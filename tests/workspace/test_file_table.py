@@ -19,8 +19,11 @@ from support.followed_folder import CoarseClock, Place, PowerCut, power_cut
 
 from kimi_tui.workspace import scan, tracker
 from kimi_tui.workspace.file_table import (
+    FileRow,
+    FileRows,
     Layered,
     ManifestTable,
+    Stamp,
     edited,
     folders_of,
     read_table,
@@ -460,3 +463,25 @@ def test_equal_contents_are_kept_once_for_two_sessions_of_a_folder(tmp_path: Pat
     assert second.first_scan()
     assert disk_usage([first, tmp_path / "more/store"]) == disk_usage([first])
     second.close()
+
+
+def test_the_rows_of_a_folder_are_what_was_put_into_them() -> None:
+    blob, stamp = BLOB, Stamp(1 << 60, 2, 3, 4, 0o100755)
+    rows = {
+        "link": FileRow(ManifestEntry("link", blob, 0o777, 5)),
+        "known": FileRow(ManifestEntry("file", blob, 0o755, 6), stamp),
+        "file": FileRow(ManifestEntry("file", blob, 0o640, 7)),
+        "left": FileRow(ManifestEntry("ignored")),
+        "large": FileRow(ManifestEntry("large", size=1 << 40), stamp),
+        "folder": FileRow(ManifestEntry("folder")),
+    }
+    made = FileRows.of(rows)
+    assert dict(made.entries()) == {name: row.entry for name, row in rows.items()}
+    assert dict(made.stamps()) == {name: row.stamp for name, row in rows.items()}
+    # Links have no permissions of their own, and what is not in the store needs none.
+    assert dict(made.modes()) == {"known": 0o755, "file": 0o640, "link": None}
+    for name, row in rows.items():
+        assert made.get(name) == row
+        assert made.stamp(name) == row.stamp
+    assert made.get("known2") is None
+    assert made.stamp("a") is None

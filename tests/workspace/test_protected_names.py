@@ -602,3 +602,13 @@ def test_the_target_of_a_known_link_is_resolved_each_time(
     (tmp_path / "way").symlink_to(tmp_path / "two")
     targets = {str(tmp_path / "one/x"), str(tmp_path / "two/x")}
     assert {link.real for link in links_in(str(tmp_path / "work"))} == targets
+
+
+def test_a_rule_of_several_names_is_followed_from_any_folder() -> None:
+    rules = protected_names.secrets()
+    ways = [way for ways in rules.ways.values() for way in ways]
+    assert max(map(len, ways)) > 1
+    for way in ways:
+        for above in ((), ("one",), ("one", "two", "three")):
+            assert rules.leads_on([*above, *way]), (above, way)
+            assert not rules.leads_on([*above, *way, "other"]), (above, way)

@@ -464,12 +464,12 @@ def test_what_variables_name_is_shown_by_the_rules_of_its_usual_place(home: Path
     write(home / "rust/credentials.toml", f"token = {CANARY}\n")
     write(home / "rust/config.toml", f"[build]\njobs = 2\n[registry]\ntoken = {CANARY}\n")
     write(home / "certificates.pem", "x\n")
-    variables = {
-        "CARGO_HOME": f"{home}/rust",
-        "JAVA_HOME": f"{home}/sdk:relative",
-        "SSL_CERT_FILE": f"{home}/certificates.pem",
-    }
-    policy = policy_in(home, **variables)
+    policy = policy_in(
+        home,
+        CARGO_HOME=f"{home}/rust",
+        JAVA_HOME=f"{home}/sdk:relative",
+        SSL_CERT_FILE=f"{home}/certificates.pem",
+    )
     for name in ("rust/bin/tool", "rust/registry/x", "sdk/bin/x", "certificates.pem"):
         assert not policy.hides(policy.real(str(home / name))), name
     for name in ("rust/notes", "rust/credentials.toml", "sdk/.env"):

@@ -438,3 +438,14 @@ def test_trimming_runs_beside_and_not_at_every_command(
     go.set()
     own.trim(policy)
     assert runs == [str(top / "work")]
+
+
+def test_tools_that_only_read_their_cache_get_another_one_if_they_have_none(tmp_path: Path) -> None:
+    environ, work = {"HOME": str(tmp_path)}, str(tmp_path / "work")
+    (tmp_path / ".cache/pre-commit").mkdir(parents=True)
+    missing = layers.caches_of(environ, [work], work).missing
+    assert missing.get("COREPACK_HOME") == "node/corepack"
+    assert "PRE_COMMIT_HOME" not in missing
+    (tmp_path / ".cache/pre-commit").rmdir()
+    missing = layers.caches_of(environ, [work], work).missing
+    assert missing["PRE_COMMIT_HOME"] == "pre-commit"
