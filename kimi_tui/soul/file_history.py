@@ -238,10 +238,12 @@ class FileHistory:
         plan = await self._plan_back(entry) if entry.snapshot_after else RestorePlan()
         if not entry.snapshot_after and not stays:
             return None
+        # Without a snapshot no file is restored, and those that stay have changed since then.
+        restores = bool(entry.snapshot_after)
         described = await self._described(
-            replace(plan, changes=(*plan.changes, *stays)), is_effect=True
+            replace(plan, changes=(*plan.changes, *stays)), is_effect=restores
         )
-        return replace(described, goes_along=bool(entry.snapshot_after))
+        return replace(described, goes_along=restores)
 
     async def staying(self, point: Checkpoint, but: Collection[str]) -> tuple[FileChange, ...]:
         """Return the agent's changes since a checkpoint, except for these paths, as changes that leave the files unchanged."""

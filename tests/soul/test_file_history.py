@@ -347,6 +347,7 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
         toll = await on.soul.travel.preview_undo()
         assert toll.files is not None
         assert toll.files.goes_along is (files == "restore")
+        assert toll.files.is_effect is (files == "restore")
         stays = [(one.path, one.added) for one in toll.files.files if one.fate == "skip"]
         assert stays == [("made.txt", 1)]
         said = await on.soul.travel.undo()
