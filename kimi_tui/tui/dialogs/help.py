@@ -211,7 +211,10 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             ),
             (("futures.stop",), "stop the future"),
             (("futures.prune",), "delete the future; you are asked first"),
-            (("futures.new",), "start new futures from the end of the current conversation"),
+            (
+                ("futures.new",),
+                "start new futures: from the newest message if its turn failed, else from the end of the conversation",
+            ),
             (("futures.leave",), "close the page"),
         ),
     ),
@@ -335,7 +338,7 @@ def _sections(
 def _places(keys: Mapping[str, str], glyphs: Glyphs) -> Iterator[tuple[str, tuple[Pair, ...]]]:
     """Yield the sections of the places with keys, and the legend behind that of the timeline."""
     for title, area, rows in PLACES:
-        yield title, (*_ALSO.get(area, ()), *_place(area, rows, keys))
+        yield title, (*_ALSO.get(area, ()), *_place(title, area, rows, keys))
         if area == "timeline":
             yield from legend(glyphs)
 
@@ -490,12 +493,14 @@ _PROMPT_WORDS: Mapping[str, str] = {
 """The effects of the prompt's actions; the help says more about some."""
 
 
-def _place(area: str, rows: Sequence[Row], keys: Mapping[str, str]) -> tuple[Pair, ...]:
-    named = {name for names, _ in rows for name in names}
+def _place(title: str, area: str, rows: Sequence[Row], keys: Mapping[str, str]) -> tuple[Pair, ...]:
+    """Return the keys of a place, behind them those of its area that no place names; two places may share an area."""
+    sharing = [(each, listed) for each, other, listed in PLACES if other == area]
+    named = {name for _, listed in sharing for names, _ in listed for name in names}
     rest = [
         ((name,), _small(_described(name)))
         for name in DEFAULT_KEYS
-        if name.startswith(f"{area}.") and name not in named
+        if title == sharing[0][0] and name.startswith(f"{area}.") and name not in named
     ]
     pairs = ((_keys(names, keys), words) for names, words in (*rows, *rest))
     return tuple(pair for pair in pairs if pair[0])
