@@ -36,7 +36,7 @@ from kimi_tui.session.moved_folder import former_folders
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import TRASH_DAYS, SessionStore, disk_use, opened
-from kimi_tui.tui.formatting import age, cut, line_words, size_words, tokens
+from kimi_tui.tui.formatting import age, counted, cut, line_words, size_words, tokens
 
 # --- the session of a command
 
@@ -310,18 +310,20 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
         if not chosen:
             say("This session has no other world line, so nothing was deleted.")
             return DONE
+        from kimi_tui.soul.pruning import agents_of_lines, prune_lines
+
         size = size_words(sum(sizes[n] for n in chosen))
-        what = f"{len(chosen)} world lines"
+        names = await asyncio.to_thread(agents_of_lines, session, chosen)
+        agents = f" and {counted(len(names), 'sub-agent')}" if names else ""
+        question = f"Delete {len(chosen)} world lines ({size}){agents}? You can then no longer read them, switch to them, or undo the rewinds that created them."
         if len(chosen) == 1:
             from kimi_tui.soul.checkpoint_table import shown_lines
 
             shown = (await asyncio.to_thread(shown_lines, session)).get(chosen[0])
             what = line_words(chosen[0], shown.name if shown else "")
-        question = f"Delete {what} ({size})? You can then no longer read them, switch to them, or undo the rewinds that created them."
+            question = f"Delete {what} ({size}){agents}? You can then no longer read it, switch to it, or undo the rewind that created it."
         if not options.yes and not confirmed(question):
             return FAILED
-        from kimi_tui.soul.pruning import prune_lines
-
         freed = await asyncio.to_thread(prune_lines, session, chosen)
     say(f"Freed {size_words(freed)} on the disk.")
     return DONE

@@ -135,7 +135,9 @@ class FutureAgentTranscript(BesideTranscript):
     """The messages of a sub-agent of a future; what is written to it goes to the future."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "act('message')", "Message to the future", id="future.message", show=False),
+        Binding(
+            "m", "act('message')", "Send the future a message", id="future.message", show=False
+        ),
         Binding("tab", "choose(1)", "Next message", id="future.next", show=False),
         Binding("shift+tab", "choose(-1)", "Previous message", id="future.before", show=False),
         Binding("escape", "act('leave')", "Back to the future", id="future.leave", show=False),
@@ -145,7 +147,11 @@ class FutureAgentTranscript(BesideTranscript):
 class FutureAgentBanner(SubagentBanner):
     """The banner over a sub-agent of a future: what it does, and the keys."""
 
-    KEYS = ((("m", "message to the future"), ("Esc", "back to the future")), (("Esc", "back"),))
+    KEYS = (
+        (("m", "send the future a message"), ("Esc", "back to the future")),
+        (("m", "message"), ("Esc", "back")),
+        (("Esc", "back"),),
+    )
 
     def wordings(self) -> Sequence[Sequence[Hint]]:
         """Return the keys, in wordings of which the longest one that fits is taken."""

@@ -232,7 +232,7 @@ class FuturesController:
 
         await self._beside.show(
             shown,
-            f"future {future.number}: {agent_name(state)}",
+            f"{agent_name(state)} of future {future.number}",
             lambda _, text: self._write(key, text),
             feed,
         )
@@ -274,10 +274,10 @@ class FuturesController:
         from kimi_tui.projection.futures import future_name
 
         state = self.state(key)
-        number = f"Future {state.number}" if state is not None else "A future"
         if agent:
-            number += f", sub-agent {one_line(agent)}"
-        return f"{number}: {future_name(state)}" if state is not None else number
+            of = f"future {state.number}: {future_name(state)}" if state is not None else "a future"
+            return f"Sub-agent {one_line(agent)} of {of}"
+        return f"Future {state.number}: {future_name(state)}" if state is not None else "A future"
 
     def asker_of(self, request_id: str) -> str:
         """Return the key of the future that has asked; empty if it was the current conversation."""

@@ -175,7 +175,7 @@ def hints(
         )
     if place == "future subagent":
         return known(
-            (key("future.message"), "message to the future"),
+            (key("future.message"), "send the future a message"),
             (key("search"), "search"),
             (key("future.leave"), "back to the future"),
             (key("help"), "help"),

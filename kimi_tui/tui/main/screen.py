@@ -976,7 +976,8 @@ class MainScreen(Screen[None]):
             return
         if self.beside.view is not None:
             self.bench.tell(
-                "You can rewind to a step of a future once it has ended and you switched to it."
+                "You cannot rewind to a step of a future from this view.",
+                advice="When the future has ended, switch to it, then rewind.",
             )
             return
         is_now = event.transcript is self.transcript

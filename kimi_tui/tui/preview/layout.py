@@ -251,7 +251,10 @@ def _listed_rows(
     if state.focused and state.at_rest and notes:
         notes[0] = Row([span._replace(style="accent") for span in notes[0].spans])
     if not state.rows:
-        said = "No file differs." if files.is_effect else "No file changed since then."
+        said = "No file changed since then."
+        if files.is_effect:
+            differs = "No file differs on that world line."
+            said = "No file will change." if files.goes_along else differs
         return [Row([Span(f"  {said}", "quiet")]), *notes][:room]
     heading = Span(
         f"  {_ALONG if files.goes_along else _ELSEWHERE if files.is_effect else _HEADING}",

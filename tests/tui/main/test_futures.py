@@ -176,7 +176,7 @@ async def test_the_card_of_a_sub_agent_in_a_future_is_opened_live(
         view = one.screen.futures.view
         assert view is not None
         view.transcript.post_message(view.transcript.CheckpointClicked(view.transcript, 0, 0))
-        await one.sees("You can rewind to a step of a future once")
+        await one.sees("You cannot rewind to a step of a future from this view.")
         assert one.screen.is_current
 
         await one.pilot.press("shift+tab")
@@ -184,7 +184,7 @@ async def test_the_card_of_a_sub_agent_in_a_future_is_opened_live(
         await one.pilot.press("enter")
         await one.until(lambda: one.screen.futures.agent_view is not None)
         await one.sees("Find the callers.")
-        await one.sees("future 2: general-101")
+        await one.sees("general-101 of future 2")
         fake.tell_agent(second, replace(agent, step=2), TextPart("There are three."))
         await one.sees("There are three.")
         await one.sees("step 2")
@@ -258,13 +258,13 @@ async def test_all_that_is_asked_waits_in_one_queue_with_the_name_of_its_future(
         first, second = (state.key for state in fake.states)
         fake.ask(second, asks(1))
         await one.sees("Future 2: Use a set")
-        fake.ask(first, asks(1))
+        fake.ask(first, replace(asks(1), agent="general-101"))
         await one.sees("1 of 2")
         await one.sees("stop this future")
         await answer(one, "y")
         # Requests of different futures may have the same id.
         await one.until(lambda: fake.answers == [(second, "r1", "once", "")])
-        await one.sees("Future 1: Use a set")
+        await one.sees("Sub-agent general-101 of future 1: Use a set")
         await answer(one, "escape")
         await one.until(lambda: fake.stopped == [first])
         fake.asked.clear()

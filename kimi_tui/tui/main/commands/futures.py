@@ -398,7 +398,7 @@ async def _prune(main: MainParts, one: FutureChanged) -> None:
         ListedItem(Entry("Keep it"), verb="keep it", result="no"),
         ListedItem(
             Entry(f"Delete future {one.number}"),
-            "Its messages and its sub-agents are deleted, and you can no longer switch to it. This cannot be undone.",
+            "Its messages and sub-agents are deleted, and you can then no longer switch to it. This cannot be undone.",
             verb="delete it",
             result="yes",
         ),
