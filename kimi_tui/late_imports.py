@@ -1,4 +1,4 @@
-"""Spares the start the imports of modules that libraries name at their top and use late or never.
+"""Delays the import of modules that libraries import at their top and use late or never.
 
 A library imports what it may need when it is imported itself. In these contexts such an import costs next to nothing: a module
 is executed when an attribute is first read from it (`deferred`), imported when one of its functions is called (`called_later`),
@@ -107,7 +107,7 @@ class _LeftOut(ModuleType):
 
 @contextmanager
 def called_later(*names: str) -> Generator[None]:
-    """Let imports in this context get functions that import these modules when they are called, except of modules that are loaded."""
+    """Let imports in this context get functions that import these modules when they are called. Loaded modules are imported as usual."""
     with _replaced([_CalledLater(name) for name in names]):
         yield
 
@@ -121,7 +121,7 @@ def left_out(*names: str) -> Generator[None]:
 
 @contextmanager
 def sparing() -> Generator[None]:
-    """Import what the first screen is made of in this context: it spares a seventh of what that takes."""
+    """Import the modules of the first screen in this context: their import takes a seventh less."""
     with (
         # The command palette, which is replaced here, imports fields, lists and trees; the others are not shown.
         left_out("textual.command", "textual.widgets._toast"),

@@ -31,7 +31,7 @@ class AgentModel(ChatProvider):
     def learn(
         self, *, name: str | None = None, window: int | None = None, sees: bool | None = None
     ) -> None:
-        """Take over what the agent says.
+        """Take over the facts that the agent tells of its model.
 
         Args:
             name: the name of its model.

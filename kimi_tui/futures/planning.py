@@ -198,7 +198,7 @@ class Planner:
             NoFutures: there is no such checkpoint.
         """
         if target.is_end and not target.world_line:
-            # A turn may be long; a future that is just becoming a world line is not.
+            # A turn may take long, so it is not waited for; a future becomes a world line in a moment.
             await self._soul.settled()
             if self._soul.running:
                 raise NoFutures(

@@ -239,7 +239,7 @@ class Futures:
         return tuple(self._running(key).own.records)
 
     def agent(self, key: str, name: str) -> tuple[Wire, Sequence[EventRecord]]:
-        """Return the wire of a sub-agent of a future of this run of the program, with its own events and states, and the events so far with its state.
+        """Return the wire of a sub-agent of a running future, on which its events and states are published, and those so far.
 
         Raises:
             NoFutures: the future has no such sub-agent, or does not run here.
@@ -342,7 +342,7 @@ class Futures:
         try:
             await self._begin(plan, futures)
         except (NoFutures, OSError, SessionError, SoulBusy) as error:
-            # An error of the start is the end of each future, as a later one is.
+            # An error at the start ends each future, as a later error does.
             for future in futures:
                 self._fail(future, _words_of(error))
         task = asyncio.create_task(self._group(group, futures), name="futures")

@@ -77,7 +77,7 @@ def main() -> int:
     home.preload(os.environ)
     # The models of the arguments are made with the tools.
     default_toolset()
-    # It holds thousands of names from the imports. Each lookup that took the place of one would copy the page of that name.
+    # Python's cache of lookups refers to thousands of names. A later lookup that replaces an entry would copy the page of its name.
     sys._clear_type_cache()  # pyright: ignore[reportPrivateUsage]
     # The collector would copy the pages that are shared with the processes to be forked.
     gc.collect()

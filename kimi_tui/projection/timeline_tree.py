@@ -557,7 +557,7 @@ class _Taken:
     def rest(self, path: Path[CheckpointNode]) -> list[CheckpointNode]:
         """Return the checkpoints at the end of a line that were not placed yet."""
         points = path.points
-        # Whoever placed a checkpoint has placed all before it on its line, so that those that were not are at the end.
+        # A checkpoint is placed together with all before it on its line, so those that were not placed are at the end.
         places = range(len(points))
         return points[bisect_left(places, True, key=lambda n: not self.has(points[n])) :]
 

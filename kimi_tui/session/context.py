@@ -520,7 +520,7 @@ class Context:
                 # Planning may read most of a long line for its index, which takes as long as opening it.
                 plan = await asyncio.to_thread(self._planned, change, entry)
                 wanted = None if plan.source else live.identity
-                # What is parsed meanwhile is parsed again: it is a cache.
+                # Messages that are parsed meanwhile are not in this copy and are parsed again, which loses only time.
                 shared = await asyncio.to_thread(self._cache.before, plan.shared)
                 async with self._prefix.taken(wanted, plan.keep) as prefix:
                     holder = self._holder(prefix)

@@ -403,7 +403,7 @@ class MessageCache:
         with self._lock:
             offsets = [known for known in self._known if known < offset]
         for start in range(0, len(offsets), _COPIED):
-            # Whoever asks for a message meanwhile waits for a few of them alone.
+            # The lock is released between a few messages, so that no reader waits for all.
             with self._lock:
                 for known in offsets[start : start + _COPIED]:
                     if (found := self._known.get(known)) is not None:

@@ -51,9 +51,9 @@ class AgentsPart(Protocol):
         ...
 
     async def forget(self, names: Collection[str]) -> None:
-        """Close sub-agents that nothing runs, and know nothing of them any more: their files are about to be removed.
+        """Close and forget sub-agents that do not run, because their files are about to be removed.
 
-        Each is published with the time of it.
+        A last state is published for each, with the time (`removed_at`).
         """
         ...
 

@@ -117,7 +117,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         shown = _without_deleted(stored, session)
         return History(stored, shown, tuple(remarks), half, beside, is_recorded=True)
     if not (end and closing_events(stored, ended_at)):
-        # What a killed program left of a step is in the context alone.
+        # If a program was killed within a step, only the context has the rest of it.
         told = _with_futures(stored, session)
         if told is not stored and _fits([*told], session):
             return History(stored, [*told], tuple(remarks), beside=beside, is_recorded=True)

@@ -684,7 +684,7 @@ class KimiSoul:
         is_followed = running and self._is_recorded
         told = await asyncio.to_thread(history_until, self.session, newest, is_followed)
         if self._is_recorded and not is_followed and self._alone.n_begun != n_begun:
-            # What began meanwhile may be in the context already; its events follow this history.
+            # A turn or operation that began meanwhile may be in the context already; its events follow this history.
             told = await asyncio.to_thread(history_until, self.session, newest, True)
         own = (record.event for record in reversed(told) if not record.source)
         said = next((event for event in own if isinstance(event, StatusUpdate)), None)

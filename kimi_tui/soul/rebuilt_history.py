@@ -212,7 +212,7 @@ def with_futures_told(session: Session, records: Sequence[EventRecord]) -> Seque
         for one in told:
             edit = follow_line(lines, one)
             if edit is not None:
-                # It was the current line as a whole, so all of it was told.
+                # The line that was left was the current one as a whole, so all of it was told.
                 untold.pop(edit.left, None)
         found += told
     return found
@@ -234,7 +234,7 @@ def _switch_told(
     stored: StoredWorldLines,
     untold: Mapping[int, _Untold],
 ) -> list[EventRecord]:
-    """Return the events of a switch to a line whose messages no record tells, with these.
+    """Return the events of a switch to a line, with its messages, which the record lacks.
 
     Args:
         session: open.
@@ -265,7 +265,7 @@ def _switch_told(
     told: list[Event] = [one.event for one in builder.finish()]
     if end > untold[n].n_told:
         untold[n].n_told = end
-        # The line is a beginning of the current one now, or goes on behind it, and so do those that began with it.
+        # The current line is now a beginning of this one, or this one of it. The lines that fork off this one are told again, too.
         rest = line_added(session, n, line, 0, points[:end], end)
         told.append(replace(rest, uid="", key=untold[n].added.key))
         renewed = {n}

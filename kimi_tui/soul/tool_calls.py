@@ -101,7 +101,7 @@ class CallResult:
 
 
 async def _at_once() -> None:
-    """Everything that calls need is there."""
+    """Wait for nothing: everything that calls need is there."""
 
 
 @dataclass(slots=True)

@@ -153,9 +153,9 @@ class Callbacks:
         asyncio.get_running_loop().add_signal_handler(number, self._guarded, callback)
 
     def on_rare_signal(self, number: int, callback: Callable[[], None]) -> None:
-        """Call a function when the process gets a signal, as `on_signal` does, in a twentieth of the time to say so.
+        """Call a function when the process gets a signal, as `on_signal` does. Registering it takes a twentieth of the time.
 
-        asyncio makes a list of all signals for each one that it is told of, and there are sixty. Python's own handler stays
+        asyncio makes a list of all sixty signals for each handler that is registered. This handler is Python's own and stays
         after the end of the loop; then it passes the signal on to the system.
         """
         loop = asyncio.get_running_loop()

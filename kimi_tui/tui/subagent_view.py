@@ -1,6 +1,6 @@
 """The widgets that show a sub-agent in place of the chat: a banner, its messages as they are streamed, and its own timeline.
 
-One of a future that runs is read only, and has no timeline.
+A sub-agent of a future that runs is read only, and has no timeline.
 """
 
 from __future__ import annotations

@@ -271,8 +271,8 @@ these processes wait for the next command.
 
 
 def _stamp_at_rest(process: int) -> bytes:
-    """Return what is the same as long as a process executes nothing, and so opens and maps nothing; empty if it runs, has several
-    threads, or the kernel does not count the nanoseconds.
+    """Return a stamp that stays the same as long as a process executes nothing, and so opens and maps nothing. It is empty if the
+    process runs or has several threads, or if the kernel does not count the nanoseconds.
     """
     try:
         with open(f"/proc/{process}/stat", "rb", buffering=0) as file:
@@ -291,7 +291,7 @@ _NO_FILES = ("/dev/null", "/dev/pts/", "/dev/ptmx", "/dev/tty", "/memfd:")
 
 
 def _is_file(path: str) -> bool:
-    """Return whether what a process holds has a name that somebody may move into the folder."""
+    """Return whether an open file of a process has a name, so that somebody may move it into the folder."""
     return path.startswith("/") and not path.startswith(_NO_FILES)
 
 

@@ -468,7 +468,7 @@ class Standing:
         listed: a descriptor of the kernel's list of sockets outside.
         seen: the sockets that were found before it was set up.
         covers: what was mounted.
-        wanted: a descriptor that can be read from once its layer over the caches is wanted; -1 for none.
+        wanted: a descriptor that becomes readable when another program asks for its layer over the caches; -1 for none.
 
     Raises:
         OSError: the table of mounts cannot be read, or something changed since the mounts were made.
@@ -968,7 +968,7 @@ def _taken_layer(folder: str) -> tuple[str, int]:
 
 
 def _wishes(lock: int) -> int:
-    """Return a descriptor that can be read from once somebody sets the time of a lock, to say that its layer is wanted; -1 if the
+    """Return a descriptor that becomes readable when another program sets the time of a lock, which asks for its layer; -1 if the
     kernel has no more of them.
     """
     told = _libc.inotify_init1(os.O_CLOEXEC) if lock >= 0 else -1
@@ -1389,8 +1389,8 @@ def _filter(*, is_full: bool, online: bool, sockets: bool, searches: bool = Fals
         when(_FCNTL[machine], 1, held)
         when(_CLONE[machine][0], 0, [(_JSET, 1, 0, _THREAD), refuse, *_NO_NAMESPACE])
     as_owner = [(_JSET, 0, 1, stat.S_ISUID), refuse]
-    # Programs make these calls for each of thousands of files, and none is in the lists that follow: behind these, each would be
-    # compared with all that they name.
+    # Programs make these calls for each of thousands of files, and none is in the lists that follow: behind those lists, each of
+    # these calls would be compared with all their entries.
     for call, argument in _OPENS[machine]:
         mode = (_LD, 0, 0, 16 + 8 * (argument + 1))
         when(call, argument, [(_JSET, 0, 3, _MAKES_FILE), mode, *as_owner])

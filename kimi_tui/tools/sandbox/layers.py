@@ -376,7 +376,7 @@ def work_folders(environ: Mapping[str, str]) -> frozenset[str]:
                 try:
                     paths.add(os.fsdecode(read_regular(Path(path), _MOST_PATH_BYTES)))
                 except OSError:
-                    # It is being made, and has its file in a moment. What such a file says never changes.
+                    # The layer is being made and will have its file in a moment. The contents of such a file never change.
                     note_path(path)
         return frozenset(filter(os.path.isabs, paths))
 
@@ -478,7 +478,7 @@ def _locked(lock: int, *, wants: bool) -> bool:
         except OSError:
             if time.monotonic() >= until:
                 return False
-            # Whoever waits with it for a command notices this (`confine.set_up_ahead`), and then ends.
+            # A process that holds the lock for its next command notices this (`confine.set_up_ahead`), and then ends.
             os.utime(lock)
             time.sleep(_GIVEN_UP_S / 10)
         else:

@@ -667,7 +667,7 @@ class _Listing(NamedTuple):
     is_plain: bool
 
     def has_same(self, other: _Listing) -> bool:
-        """Return whether the two hold the same for the policy; other files may be there."""
+        """Return whether two listings are the same for the policy, whatever other files there are."""
         return self[2:] == other[2:]
 
 
@@ -678,7 +678,7 @@ class _UpperPart(NamedTuple):
         work: the folder.
         in_home: the folded names of the path from the home folder, of each folder that is one of its usual ones.
         listings: each folder with its listing.
-        found: of these, the upper folders that have more than folders to search.
+        found: those of the upper folders that have more than folders to search.
         deep: those that are searched only for repositories, if they have any.
         packages: folders of installed packages.
         unseen: folders that are too large to be searched completely.

@@ -69,7 +69,7 @@ class BesideViewer:
         bench = self._bench
         add_sheets(bench.screen, "rows", "world_line", "beside")
         if self.view is None:
-            # One that takes the place of another was opened from there too.
+            # A view that replaces another one counts as opened from where that one was.
             self._from_timeline = bench.timeline_pane.has_keys
             self._from_chat = bench.transcript.has_focus
         self.leave(focus=False)

@@ -293,7 +293,7 @@ def number(text: str) -> int | None:
     digits = text.strip().removeprefix("#")
     if not digits.isascii() or not digits.isdigit():
         return None
-    # Nothing has a longer number, and the beginning of one would be another number.
+    # No checkpoint or world line has a longer number, and the first digits of one would be another number.
     digits = digits.lstrip("0") or "0"
     return int(digits) if len(digits) <= _MOST_DIGITS else None
 

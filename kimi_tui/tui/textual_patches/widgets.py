@@ -73,7 +73,7 @@ class PatchedTextArea(TextArea):
         return self._theme
 
     def be_compact(self) -> None:
-        """Have no border, from the constructor on. Textual's argument `compact` has the field styled before it has a place."""
+        """Have no border; call it in the constructor. Textual's argument `compact` would style the field before it is mounted."""
         self.set_reactive(_COMPACT, True)
         self.add_class("-textual-compact", update=False)
 

@@ -290,7 +290,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         """The index of the first block that has changed since it was drawn; None if none has."""
         self._frame: asyncio.TimerHandle | None = None
         self._arranging: tuple[int, Generator[None]] | None = None
-        """The index of the first of thousands of blocks that are arranged in slices, and that work; a whole frame does it at once."""
+        """The work that arranges thousands of blocks in slices, behind the index of the first of them; None if none is under way."""
         self._drawn_at = 0.0
         self._n_waiting = 0
         """The characters that were not laid out when the newest frame was due; 0 once one was drawn."""
@@ -712,7 +712,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
             self._draw_in_time()
 
     def _draw_changes(self) -> None:
-        """Draw what has changed, all of it at once: what follows acts on the rows of the present blocks."""
+        """Draw all changes at once, for a caller that acts on the rows of the present blocks."""
         if self._changed_from is not None or self._arranging is not None:
             self._draw()
 
@@ -737,7 +737,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         arranged = yield from viewport.flow.arranged(blocks)
         self._arranging = None
         if arranged is None or self._motion is not None or self._ready_viewport() is not viewport:
-            # Something else has changed the rows, or covers them.
+            # Another change has replaced the rows, or something covers them.
             self._mark_changed(first)
             self._frame = self._callbacks.call_later(CATCH_UP_S, self._draw_in_time)
             return

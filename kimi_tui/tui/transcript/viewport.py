@@ -160,21 +160,21 @@ class _Starts:
     def __init__(self, views: list[View]) -> None:
         self._views = views
         self._within: list[list[int] | None] = []
-        """Of each chunk the rows of it above each of its views, and at the end all of them; None where they are to be summed up."""
+        """The rows of each chunk above each of its views, and at the end all its rows; None for a chunk that is to be summed up."""
         self._tops = [0]
         """The first row of each chunk."""
         self._known = 0
         """The last chunk whose first row is valid."""
 
     def forget(self, index: int) -> None:
-        """Sum up anew what the height of a view is part of."""
+        """Have the sums that contain the height of a view made anew."""
         chunk = index // CHUNK
         if chunk < len(self._within):
             self._within[chunk] = None
         self._known = min(self._known, chunk)
 
     def cut(self, index: int) -> None:
-        """Sum up anew all views from an index on, as others are there now."""
+        """Have the sums from an index on made anew, because other views are there now."""
         chunk = index // CHUNK
         del self._within[chunk:]
         del self._tops[chunk + 1 :]
@@ -902,7 +902,7 @@ class Viewport:
 
     @contextmanager
     def _exchanging(self) -> Generator[None]:
-        """Keep what is read in place while blocks are exchanged."""
+        """Keep the visible rows in place while blocks are exchanged."""
         flow = self.flow
         if self.follows:
             yield

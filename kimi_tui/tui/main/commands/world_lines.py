@@ -68,8 +68,8 @@ async def compare(main: MainParts, argument: str) -> None:
 
 
 def _line_of(main: MainParts, argument: str) -> int | None:
-    """Return the number of the world line that a person names by its number, or by the name that the timeline shows; None for no
-    line, and for a name that several have.
+    """Return the world line that an argument names by its number, or by the name that the timeline shows; None if it names none, or
+    if several lines have the name.
     """
     if (k := number(argument)) is not None or not argument.strip():
         return k
