@@ -179,7 +179,13 @@ def test_prune(place: Place) -> None:
     place.run("dmail", 3, "x")
     place.run("rewind", 2)
     live = place.files(session)["context.jsonl"]
-    assert place.run("sessions", "prune", session.id).code == 1
+    ran = place.run("sessions", "prune", session.id)
+    assert ran.code == 1
+    assert ran.complaint.startswith("Delete 2 world lines (")
+    assert "no longer read them, switch to them," in ran.complaint
+    ran = place.run("sessions", "prune", session.id, 1)
+    assert ran.complaint.startswith("Delete world line 1 ")
+    assert "no longer read it, switch to it," in ran.complaint
     ran = place.run("sessions", "prune", session.id, 9, "--yes")
     assert (ran.code, ran.complaint) == (
         2,

@@ -32,7 +32,9 @@ def agents_there(scene: Scene) -> set[str]:
 
 
 @pytest.mark.exhaustive
-async def test_the_sub_agents_of_a_future_go_with_it(scene: Scene) -> None:
+async def test_the_sub_agents_of_a_future_go_with_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     futures, soul = scene.futures, scene.soul
     first, second = await futures.start(plan("use alpha", "use beta"))
     await soul.run("use beta")
@@ -72,6 +74,10 @@ async def test_the_sub_agents_of_a_future_go_with_it(scene: Scene) -> None:
     name = again.soul.session.id
     await again.soul.aclose()
     # The line of the session before the switch is one of its own.
+    asked: list[str] = []
+    monkeypatch.setattr(sessions, "confirmed", asked.append)
+    assert await asyncio.to_thread(sessions.run, ["prune", name]) == 1
+    assert ") and 1 sub-agent? You can then no longer read" in asked[0]
     assert await asyncio.to_thread(sessions.run, ["prune", name, "--yes"]) == 0
     assert agents_there(again) == {"general-201"}
 
