@@ -629,12 +629,21 @@ def tell_no_line(main: MainParts, text: str, command: str) -> None:
     if not text and not main.bench.views.timeline.model.tree.lines:
         words = "There is no other world line (a branch of the conversation) yet."
         main.bench.tell(words, advice="A rewind or a D-Mail creates one.")
-    else:
-        _tell_no_number(main, text, "world line", command)
+        return
+    several = len(lines_named(main, text))
+    said = f'"{text[:20]}" is the name of {several} world lines.' if several > 1 else ""
+    _tell_no_number(main, text, "world line", command, said)
 
 
-def _tell_no_number(main: MainParts, text: str, what: str, command: str) -> None:
-    said = f'"{text[:20]}" is not a {what}.' if text else f"The number of a {what} is missing."
+def lines_named(main: MainParts, name: str) -> list[int]:
+    """Return the numbers of the world lines that the timeline shows with a name, in any case of letters."""
+    model, folded = main.bench.views.timeline.model, name.strip().casefold()
+    return [n for n in model.tree.lines if folded and model.line_name(n).casefold() == folded]
+
+
+def _tell_no_number(main: MainParts, text: str, what: str, command: str, said: str = "") -> None:
+    missing = f"The number of a {what} is missing."
+    said = said or (f'"{text[:20]}" is not a {what}.' if text else missing)
     key = key_of("timeline", main.bench.keys)
     where = f"the timeline ({key})" if key else "the timeline"
     advice = f"Use a number from {where}, for example {command}."

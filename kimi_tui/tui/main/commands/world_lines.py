@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kimi_tui.tui.formatting import line_words, missing_line_words
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.commands.rewind import name_of, preview
-from kimi_tui.tui.main.commands.session import tell_no_checkpoint, tell_no_line
+from kimi_tui.tui.main.commands.session import lines_named, tell_no_checkpoint, tell_no_line
 from kimi_tui.tui.prompt.command import number
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def _line_of(main: MainParts, argument: str) -> int | None:
     """
     if (k := number(argument)) is not None or not argument.strip():
         return k
-    model, name = main.bench.views.timeline.model, argument.strip().casefold()
-    named = [n for n in model.tree.lines if model.line_name(n).casefold() == name]
+    named = lines_named(main, argument)
     return named[0] if len(named) == 1 else None
 
 
