@@ -222,7 +222,7 @@ async def open_soul(
         if follow_files and main is None:
             soul.follow_files()
         if main is None and not agent and (session.dir / AGENTS_NAME).is_dir():
-            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+            await in_daemon_thread(import_module, "kimi_tui.soul.subagents")
             await soul.use_agents().load()
         return soul
     except BaseException:

@@ -627,7 +627,7 @@ class KimiSoul:
     async def take_in_agents(self) -> None:
         """Publish the sub-agents that came into the session's folder since it was opened. Call it within `when_idle`."""
         if self._agents is None:
-            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+            await in_daemon_thread(import_module, "kimi_tui.soul.subagents")
         await self.use_agents().take_in()
 
     async def _run_agent(self, task: AgentTask, key: str) -> ToolOutcome:

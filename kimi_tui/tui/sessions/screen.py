@@ -411,7 +411,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
     async def _look_for_others(self) -> None:
         """Look for sessions of other agents, when all of ours are listed; what is there is said and a key lists it."""
         catalog = await self._opened()
-        module = await asyncio.to_thread(import_module, "kimi_tui.tui.sessions.others")
+        module = await in_daemon_thread(import_module, "kimi_tui.tui.sessions.others")
         others: OtherSessions = module.OtherSessions(catalog.store, self._launch.work_dir)
         words = await in_daemon_thread(others.find)
         self._others, self._n_others = others, others.n_here
@@ -458,7 +458,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _opened(self) -> SessionCatalog:
         if self._catalog is None:
-            module = await asyncio.to_thread(import_module, "kimi_tui.tui.sessions.catalog")
+            module = await in_daemon_thread(import_module, "kimi_tui.tui.sessions.catalog")
             from kimi_tui.app_paths import data_dir
 
             root = self._root or await asyncio.to_thread(data_dir)
