@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 REPLAY = "replay"
 """The command that leads to a first paint, like a start without any command."""
+_ENDS_AT_ONCE = frozenset({"kimi_tui.headless.run", "kimi_tui.tui.app"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,13 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         code = INTERRUPTED
-    if argv is None and "kimi_tui.headless.run" in sys.modules:
+    if argv is None and not _ENDS_AT_ONCE.isdisjoint(sys.modules):
         _end_at_once(code)
     return code
 
 
 def _end_at_once(code: int) -> None:
-    """End the process without taking the interpreter apart, which would take a tenth of a short run."""
+    """End the process without taking the interpreter apart, which would take a tenth of a short run, and a second after a long session."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

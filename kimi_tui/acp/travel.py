@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import counted, some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session.errors import SessionError
@@ -107,7 +107,7 @@ class EditorTravel:
 
     async def _checkpoints(self) -> Sequence[CheckpointRow]:
         await self._soul.flush()
-        return await asyncio.to_thread(list_checkpoints, self._soul.session)
+        return await in_daemon_thread(list_checkpoints, self._soul.session)
 
     async def _rewind(self, argument: str) -> str:
         number, _, said = argument.strip().removeprefix("#").partition(" ")
@@ -207,7 +207,7 @@ class EditorTravel:
         if not found:
             return "There is no other world line yet. A rewind, D-Mail or compaction creates one."
         await self._soul.flush()
-        names = await asyncio.to_thread(shown_lines, self._soul.session)
+        names = await in_daemon_thread(shown_lines, self._soul.session)
         rows = [
             f"- **{line.n}** {one_line(names[line.n].name)[:_LABEL_CHARS] if line.n in names else ''} "
             f"({counted(line.n_messages, 'message')}, created by {line.reason})"

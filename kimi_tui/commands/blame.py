@@ -14,6 +14,7 @@ from typing import Any
 from kimi_tui.commands.console import command, complain, print_json
 from kimi_tui.commands.session_details import readable
 from kimi_tui.commands.sessions import chosen_session
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.foreign_text import clean
 from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.session import Session
@@ -68,7 +69,7 @@ async def _blame(session: Session, path: str, first: int, last: int, *, as_json:
     folder = session.dir / FILES_NAME
     async with readable(session) as read:
         try:
-            lines = await asyncio.to_thread(_blamed, read, folder, path)
+            lines = await in_daemon_thread(_blamed, read, folder, path)
         except NoBlame as error:
             complain(str(error))
             return FAILED

@@ -5,7 +5,6 @@ Unlike `sessions`, this module reads the conversation, with the engine.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,6 +17,7 @@ from kimi_tui.app_paths import config_file, short
 from kimi_tui.commands.console import complain, print_json, print_pairs, print_table, say
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source
 from kimi_tui.program import DONE, FAILED, USAGE
@@ -69,7 +69,7 @@ async def print_session(session: Session, *, as_json: bool) -> int:
         StorageTrouble: the session cannot be opened at all.
     """
     async with readable(session) as read:
-        found = await asyncio.to_thread(_look, read, session.dir)
+        found = await in_daemon_thread(_look, read, session.dir)
     if as_json:
         print_json(_facts(read, found))
     else:
@@ -93,7 +93,7 @@ async def print_markdown(session: Session, output: Path | None = None) -> int:
     agents = await agents_as_markdown(session)
     async with readable(session) as read:
         messages = read.context.world_line.messages
-        text = await asyncio.to_thread(lambda: clean_source(as_markdown(messages[:], agents)))
+        text = await in_daemon_thread(lambda: clean_source(as_markdown(messages[:], agents)))
     return written(text, output)
 
 
@@ -101,7 +101,7 @@ async def print_conversation(session: Session, output: Path | None = None) -> in
     """Print messages, checkpoints and world lines as JSON, or write them into a new file; return the exit code."""
     async with readable(session) as read:
         line = read.context.world_line
-        shown = await asyncio.to_thread(shown_lines, read)
+        shown = await in_daemon_thread(shown_lines, read)
         facts: dict[str, Any] = {
             "id": session.id,
             "title": read.title or "Untitled",
@@ -353,7 +353,7 @@ async def print_checkpoints(session: Session, world_line: int, *, as_json: bool)
         StorageTrouble: the session cannot be opened at all.
     """
     async with readable(session) as read:
-        rows = await asyncio.to_thread(list_checkpoints, read, world_line)
+        rows = await in_daemon_thread(list_checkpoints, read, world_line)
     if as_json:
         print_json([row_facts(row) for row in rows])
     elif rows:
@@ -407,8 +407,8 @@ async def print_world_lines(session: Session, *, as_json: bool) -> int:
         StorageTrouble: the session cannot be opened at all.
     """
     async with readable(session) as read:
-        lines = await asyncio.to_thread(read.world_lines.list, read.context.world_line)
-        shown = await asyncio.to_thread(shown_lines, read) if lines else {}
+        lines = await in_daemon_thread(read.world_lines.list, read.context.world_line)
+        shown = await in_daemon_thread(shown_lines, read) if lines else {}
     if as_json:
         print_json([line_facts(line, shown.get(line.n)) for line in lines])
     elif lines:

@@ -25,6 +25,7 @@ from kimi_tui.commands.console import (
     say,
 )
 from kimi_tui.commands.sessions import chosen_session, lacking_words
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.futures import are_left
 from kimi_tui.logging_setup import start_logging
 from kimi_tui.program import CONFLICTS, DONE, FAILED, USAGE
@@ -152,7 +153,7 @@ async def _switch(soul: KimiSoul, options: Namespace) -> int:
     from kimi_tui.soul.checkpoint_table import shown_lines
 
     line, point = options.place
-    shown = (await asyncio.to_thread(shown_lines, soul.session)).get(line)
+    shown = (await in_daemon_thread(shown_lines, soul.session)).get(line)
     where = line_words(line, shown.name if shown else "")
     where = where if point is None else f"checkpoint #{point} of {where}"
     target = Target(END if point is None else point, line)
@@ -247,7 +248,7 @@ async def _undo(soul: KimiSoul) -> str:
     found = await soul.travel.preview_undo()
     if found.left_from < 0:
         return await soul.travel.undo()
-    timeline = await asyncio.to_thread(shown_timeline, soul.session)
+    timeline = await in_daemon_thread(shown_timeline, soul.session)
     return await soul.travel.undo(cut(timeline.name_from(found.left_from), NAME_WIDTH))
 
 

@@ -14,8 +14,8 @@ import threading
 from collections.abc import AsyncIterator, Callable
 
 from kimi_tui.config.settings import ConfigError
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.foreign_text import clean_pasted
-from kimi_tui.soul.tasks import in_daemon_thread
 
 MOST_BYTES = 10_000_000
 """The largest standard input that is read."""

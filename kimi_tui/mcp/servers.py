@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kimi_tui.app_paths import log_file, short
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp import package
@@ -561,7 +562,7 @@ class McpServers:
         """Return the login at the address of a server; None if it has a token or a header for that."""
         if any(name.lower() == "authorization" for name, _ in config.headers):
             return None
-        oauth = await asyncio.to_thread(import_module, "kimi_tui.mcp.oauth")
+        oauth = await in_daemon_thread(import_module, "kimi_tui.mcp.oauth")
         return await asyncio.to_thread(oauth.kept_login, config)
 
     # -- questions of a server -------------------------------------------------------------------
@@ -830,7 +831,7 @@ class McpServers:
             return f"environment variable not set: {some_of(list(unset), 3)}"
         try:
             await asyncio.to_thread(package.check)
-            oauth = await asyncio.to_thread(import_module, "kimi_tui.mcp.oauth")
+            oauth = await in_daemon_thread(import_module, "kimi_tui.mcp.oauth")
         except package.NoPackage as no:
             return str(no)
 

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.filesystem import READ_ONLY, Storage
 from kimi_tui.llm.tokens import message_tokens
 from kimi_tui.session.context_file import ChangedByOthers, ContextFile
@@ -365,7 +366,10 @@ class Context:
         remarks: list[str] = []
         async with self._sync_lock, self._lock:
             try:
-                await asyncio.to_thread(self._load, remarks.append)
+                await asyncio.to_thread(self._recover, remarks.append)
+                index, refused = await in_daemon_thread(self._scan)
+                await asyncio.to_thread(self._adopt, index, refused)
+                await in_daemon_thread(self.messages.preload, _PRELOAD_BYTES)
             except OSError as error:
                 raise StorageTrouble.of("open the session", error) from error
         self._notify()
@@ -647,14 +651,17 @@ class Context:
             # A cancelled caller reads no exception, so it is read here.
             task.exception()
 
-    def _load(self, remark: Callable[[str], None]) -> None:
-        """Repair the live file, read it through and use it. Call it in a thread, under both locks.
+    def _recover(self, remark: Callable[[str], None]) -> None:
+        """Complete or undo what a killed program began. Call it in a thread, under both locks."""
+        self.journal.load()
+        recover(self.storage, self.folder, self.journal, remark)
+
+    def _scan(self) -> tuple[ContextIndex, OSError | None]:
+        """Read the live file through; return its index, and why its records could not be synced. Call it in a thread, under both locks.
 
         Raises:
             OSError: There is no file that can be opened.
         """
-        self.journal.load()
-        recover(self.storage, self.folder, self.journal, remark)
         try:
             fd = self.storage.open(self._live.path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
@@ -677,13 +684,16 @@ class Context:
                 refused = error
         finally:
             self.storage.close(fd)
+        return index, refused
+
+    def _adopt(self, index: ContextIndex, refused: OSError | None) -> None:
+        """Use the live file that was read through, with a torn end salvaged. Call it in a thread, under both locks."""
         self._live.adopt(index.size, index.torn)
         if refused is not None and refused.errno not in READ_ONLY:
             self._live.mark_unsafe(refused, "save the conversation")
         self._live.salvage_tail()
         self._set_index(index, MessageCache())
         self._held_by = (0, 0)
-        self.messages.preload(_PRELOAD_BYTES)
 
     def _set_index(self, index: ContextIndex, cache: MessageCache) -> None:
         """Set the index of the live file; `cache` holds only messages of that file."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import EditCheck, ModelPrices
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.hooks.definitions import FoundHooks
 from kimi_tui.llm.completion import RetryPolicy
 from kimi_tui.llm.provider import ChatProvider
@@ -28,13 +29,12 @@ from kimi_tui.soul.compaction import Compaction, SimpleCompaction
 from kimi_tui.soul.conversation import DMAIL_TOOL, Conversation
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.folder_snapshots import FolderSnapshots, snapshot_scope
-from kimi_tui.soul.history import read_history
+from kimi_tui.soul.history import take_up_history
 from kimi_tui.soul.inbox import Inbox
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.model_slot import LoopLimits, ModelSlot
 from kimi_tui.soul.project_notes import left_out_words, notes_in, unreadable_words
 from kimi_tui.soul.system_prompt import build_system_prompt
-from kimi_tui.soul.tasks import in_daemon_thread
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings
 from kimi_tui.tools.sandbox.sandbox import Sandbox, find_sandbox
 from kimi_tui.tools.toolset import Toolset, default_toolset
@@ -150,7 +150,7 @@ async def open_soul(
             if words := unreadable_words(notes_in(text)):
                 session.notes.append(words)
             await context.append([SystemPrompt(text)])
-        history = await asyncio.to_thread(read_history, session, end=True)
+        history = await take_up_history(session)
         stored, shown = history.stored, history.shown
         session.notes.extend(history.remarks)
         if history.half is not None:
@@ -222,7 +222,7 @@ async def open_soul(
         if follow_files and main is None:
             soul.follow_files()
         if main is None and not agent and (session.dir / AGENTS_NAME).is_dir():
-            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+            await in_daemon_thread(import_module, "kimi_tui.soul.subagents")
             await soul.use_agents().load()
         return soul
     except BaseException:

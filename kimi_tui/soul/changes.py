@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.foreign_text import clean
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import ContextOverflowError
@@ -74,7 +75,7 @@ class FileChanges:
 
     async def of_turn(self) -> NamedChanges:
         """Return the changes since the user's last message."""
-        last = await asyncio.to_thread(self._last_of_user)
+        last = await in_daemon_thread(self._last_of_user)
         if last is None:
             return NamedChanges(Changes(), "since your last message")
         changes = await self._conversation.files.changes(last)
@@ -132,7 +133,7 @@ class FileChanges:
     async def _authors_of(self, session: Session) -> Authors:
         if self._authors is None:
             self._authors = SessionAuthors(session)
-        return await asyncio.to_thread(self._authors.read)
+        return await in_daemon_thread(self._authors.read)
 
     async def against(self, base: str) -> GitChanges:
         """Return the changes since the working files left a branch or a commit.

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import some_of
 from kimi_tui.llm.completion import complete
 from kimi_tui.llm.errors import ContextOverflowError
@@ -671,7 +672,7 @@ class UserDMails:
             KeyError: no such world line, checkpoint or message.
             StorageTrouble: the disk refused; nothing changed.
         """
-        source, text, images = await asyncio.to_thread(self._message, world_line, uid, number)
+        source, text, images = await in_daemon_thread(self._message, world_line, uid, number)
         whole = "\n\n".join(part for part in (note.strip(), text) if part)
         conversation, before = self.conversation, self.conversation.meter.used
         known = conversation.known_tokens()
@@ -739,7 +740,7 @@ class UserDMails:
             LLMError: the model could not be asked.
             NoDraft: the model wrote nothing.
         """
-        undone = await asyncio.to_thread(self._undone, target)
+        undone = await in_daemon_thread(self._undone, target)
         try:
             completion = await drafted(self.conversation, undone)
         except asyncio.CancelledError:
@@ -787,7 +788,7 @@ async def _ask_for_draft(
     system, task = prompt("dmail_draft_system"), prompt("dmail_draft")
     room = budget - estimate(system) - estimate(task)
     for attempt in range(_DRAFT_TRIES):
-        text = await asyncio.to_thread(conversation_text, undone, max(500, room))
+        text = await in_daemon_thread(conversation_text, undone, max(500, room))
         question = Message(role="user", content=f"{text}\n\n---\n\n{task}")
         try:
             return await complete(

@@ -7,12 +7,14 @@ older, or kimi-cli's, the history is rebuilt from the context files (`rebuilt_hi
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.llm.message import Message
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import MessageKind
@@ -65,6 +67,7 @@ class History(NamedTuple):
         remarks: sentences for the user on what could not be read.
         half: the beginning of an answer that only the record has, since the program was killed; None for none.
         beside: what happened to agents beside that of the session, of which `stored` and `shown` tell nothing.
+        unrecorded: the records that the file of the record lacks, of which `stored` tells too.
         is_recorded: whether the record leads to the present state, with what futures said at the switches to them.
     """
 
@@ -73,6 +76,7 @@ class History(NamedTuple):
     remarks: tuple[str, ...] = ()
     half: Message | None = None
     beside: Sequence[EventRecord] = ()
+    unrecorded: Sequence[EventRecord] = ()
     is_recorded: bool = False
 
     @property
@@ -83,6 +87,18 @@ class History(NamedTuple):
         return list(heapq.merge(self.shown, self.beside, key=lambda one: one.seq))
 
 
+async def take_up_history(session: Session) -> History:
+    """Return the history of a session that was just opened, and end in its record what a killed program left running there.
+
+    It never raises because of the record.
+    """
+    repaired = await repair_record(session)
+    history = await in_daemon_thread(read_history, session, end=True)
+    if history.unrecorded:
+        await asyncio.to_thread(session.record.append, *map(encode_record, history.unrecorded))
+    return history._replace(remarks=(repaired, *history.remarks)) if repaired else history
+
+
 def read_history(session: Session, *, end: bool = False, newest: float = math.inf) -> History:
     """Return the history of an open session. Reads files: call it in a thread. Never raises.
 
@@ -91,17 +107,16 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
 
     Args:
         session: open.
-        end: what a killed program left running in the record is ended there.
+        end: what a killed program left running in the record is ended in `History.stored`.
         newest: the number of the newest event to be read of the record.
     """
     remarks: list[str] = []
-    if end and (repaired := repair_record(session)):
-        remarks.append(repaired)
     stored, n_skipped, ended_at, beside = read_stored(session, newest)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"Skipped {what} of the event log (wire.jsonl) that could not be read.")
     is_whole, half = _fits(stored, session), None
+    unrecorded: list[EventRecord] = []
     if end:
         missing = _missing_end(stored, session, is_whole=is_whole)
         is_whole = is_whole or bool(missing)
@@ -111,11 +126,11 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         half = _half_answer([*stored, *missing], session) if is_whole else None
         for record in (*missing, *endings):
             if is_whole or not isinstance(record.event, TurnEnd):
-                session.record.append(encode_record(record))
+                unrecorded.append(record)
                 stored.append(record)
     if is_whole:
         shown = _without_deleted(stored, session)
-        return History(stored, shown, tuple(remarks), half, beside, is_recorded=True)
+        return History(stored, shown, tuple(remarks), half, beside, unrecorded, is_recorded=True)
     if not (end and closing_events(stored, ended_at)):
         # If a program was killed within a step, only the context has the rest of it.
         told = _with_futures(stored, session)
@@ -126,9 +141,9 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         stored, shown = [], _rebuilt(session, [])
     if shown is None:
         remarks.append("Earlier messages cannot be shown, but the agent still has them.")
-        return History([], [], tuple(remarks), beside=beside)
+        return History([], [], tuple(remarks), beside=beside, unrecorded=unrecorded)
     shown += closing_events(shown) if end else ()
-    return History(stored, shown, tuple(remarks), beside=beside)
+    return History(stored, shown, tuple(remarks), beside=beside, unrecorded=unrecorded)
 
 
 def _without_deleted(records: list[EventRecord], session: Session) -> list[EventRecord]:

@@ -19,6 +19,7 @@ from kimi_tui.agent_parts import PartName
 from kimi_tui.app_paths import log_words
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import AgentsConfig, EditCheck
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.hooks.definitions import FoundHooks
@@ -626,7 +627,7 @@ class KimiSoul:
     async def take_in_agents(self) -> None:
         """Publish the sub-agents that came into the session's folder since it was opened. Call it within `when_idle`."""
         if self._agents is None:
-            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+            await in_daemon_thread(import_module, "kimi_tui.soul.subagents")
         await self.use_agents().take_in()
 
     async def _run_agent(self, task: AgentTask, key: str) -> ToolOutcome:
@@ -650,7 +651,7 @@ class KimiSoul:
         """Return the session's work and cost so far."""
         await self._recorder.flush()
         prices = self._conversation.ledger.prices
-        return await asyncio.to_thread(session_statistics, self.session, prices)
+        return await in_daemon_thread(session_statistics, self.session, prices)
 
     async def window_parts(self) -> list[WindowPart]:
         """Return the parts of the context window with their tokens. May be called at any time."""
@@ -682,10 +683,10 @@ class KimiSoul:
         n_begun, running = self._alone.n_begun, self.running
         await self._recorder.flush()
         is_followed = running and self._is_recorded
-        told = await asyncio.to_thread(history_until, self.session, newest, is_followed)
+        told = await in_daemon_thread(history_until, self.session, newest, is_followed)
         if self._is_recorded and not is_followed and self._alone.n_begun != n_begun:
             # A turn or operation that began meanwhile may be in the context already; its events follow this history.
-            told = await asyncio.to_thread(history_until, self.session, newest, True)
+            told = await in_daemon_thread(history_until, self.session, newest, True)
         own = (record.event for record in reversed(told) if not record.source)
         said = next((event for event in own if isinstance(event, StatusUpdate)), None)
         if said is None or said.used != status.used:
@@ -939,7 +940,7 @@ class KimiSoul:
     async def image(self, facts: ImageBlock) -> Image | None:
         """Return the image of an `ImageBlock`; None if it is not stored in this session. May be called at any time."""
         reference = reference_of(facts.sha256, facts.media_type)
-        found = await asyncio.to_thread(self.session.images.get, reference)
+        found = await in_daemon_thread(self.session.images.get, reference)
         if found is None:
             return None
         return replace(found, width=facts.width, height=facts.height, name=facts.name)

@@ -27,6 +27,7 @@ from kimi_tui.config.model_choice import ModelChoice, NeedsChoice, Overrides, ch
 from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.futures import are_left
 from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
 from kimi_tui.llm.errors import APIStatusError, LLMError
@@ -200,17 +201,17 @@ async def open_session(
         else:
             session, notices, is_old = await _session(launch, stage)
         if is_old and given is None:
-            known = await asyncio.to_thread(_earlier_session, session)
+            known = await in_daemon_thread(_earlier_session, session)
             if await _is_to_be_forked(session, known, found, wants_fork):
                 session = await session.fork()
-                known = await asyncio.to_thread(_earlier_session, session)
+                known = await in_daemon_thread(_earlier_session, session)
                 notices = [*notices, FORKED]
             found(known)
-            if end := await asyncio.to_thread(_end, session, warm_up):
+            if end := await in_daemon_thread(_end, session, warm_up):
                 found(known._replace(end=end))
                 # Imports at this moment would keep the page from being drawn.
                 await asyncio.sleep(DRAWN_S)
-        await asyncio.to_thread(import_module, "kimi_tui.soul.assembly")
+        await in_daemon_thread(import_module, "kimi_tui.soul.assembly")
         from kimi_tui.hooks.definitions import find_hooks
         from kimi_tui.soul.agent_engine import limits_of, tools_of
         from kimi_tui.soul.agent_kinds import SessionKinds
@@ -231,7 +232,7 @@ async def open_session(
         hooks = (
             None
             if launch.bare or stage.demo
-            else await asyncio.to_thread(find_hooks, session.work_dir)
+            else await in_daemon_thread(find_hooks, session.work_dir)
         )
         agent = await _external(launch, session)
         external = stage.provider is None and bool(agent)
@@ -322,20 +323,20 @@ async def open_session(
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
     if not (launch.bare or stage.demo or external) and (
-        servers or await asyncio.to_thread(_has_servers, session.work_dir)
+        servers or await in_daemon_thread(_has_servers, session.work_dir)
     ):
-        await asyncio.to_thread(import_module, "kimi_tui.soul.mcp_host")
+        await in_daemon_thread(import_module, "kimi_tui.soul.mcp_host")
         from kimi_tui.soul.mcp_host import start_servers
 
         kind = None if given is None or given.agent is None else given.agent.kind
         wanted = None if kind is None else kind.tools
         await start_servers(soul, is_attended=waits_for_sandbox, given=servers, wanted=wanted)
-    past = await asyncio.to_thread(read_history, history_file(stage.data_dir, stage.work_dir))
+    past = await in_daemon_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
     remove_unfinished_in_background(session.dir.parent.parent)
     if given is None and is_old and await asyncio.to_thread(are_left, session.dir.parent):
-        await asyncio.to_thread(import_module, "kimi_tui.futures.leftovers")
+        await in_daemon_thread(import_module, "kimi_tui.futures.leftovers")
         from kimi_tui.futures.leftovers import take_up
 
         soul.keep(take_up(soul))
@@ -345,7 +346,7 @@ async def open_session(
         past=past,
         provider=provider,
         folder=session.work_dir,
-        branch=await asyncio.to_thread(branch_of, session.work_dir),
+        branch=await in_daemon_thread(branch_of, session.work_dir),
         demo=stage.demo,
         notices=(
             *notices,
@@ -380,7 +381,7 @@ async def _external_engine(
 
     if words := await asyncio.to_thread(missing_package):
         raise CannotOpen(words, FAILED)
-    await asyncio.to_thread(import_module, "kimi_tui.external.soul")
+    await in_daemon_thread(import_module, "kimi_tui.external.soul")
     from kimi_tui.external.host import AgentHost
     from kimi_tui.external.model import AgentModel
     from kimi_tui.external.soul import maker
@@ -501,7 +502,7 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
         choice = choice._replace(api_key=await asyncio.to_thread(real_key, choice.api_key))
     except ConfigError as error:
         raise CannotOpen(str(error), USAGE) from error
-    await asyncio.to_thread(import_module, "kimi_tui.llm.openai_compatible")
+    await in_daemon_thread(import_module, "kimi_tui.llm.openai_compatible")
     from kimi_tui.llm.openai_compatible import OpenAICompatible
 
     # The log starts here, because from here on there is a key that it must never hold.
@@ -509,7 +510,7 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     secrets = (*choice.secrets, *(search.secrets if search is not None else ()))
     await asyncio.to_thread(start_logging, log_file(), secrets)
     model = choice.model or await _only_model(choice)
-    before = await asyncio.to_thread(window_before, data_dir(), choice.base_url, model)
+    before = await in_daemon_thread(window_before, data_dir(), choice.base_url, model)
     return OpenAICompatible(
         provider=choice.provider,
         base_url=choice.base_url,
@@ -551,7 +552,7 @@ async def _agent_model(launch: Launch, name: str, effort: str, session_id: str) 
 
 async def _agent_copies(launch: Launch, soul: KimiSoul, count: int) -> AgentCopies:
     """Return the copies for sub-agents that work at the same time. Their modules are imported with the first."""
-    await asyncio.to_thread(import_module, "kimi_tui.futures.agent_copies")
+    await in_daemon_thread(import_module, "kimi_tui.futures.agent_copies")
     from kimi_tui.futures.agent_copies import CopySet
 
     return CopySet(soul, launch, count)
@@ -626,7 +627,7 @@ async def _session(launch: Launch, stage: _Stage) -> tuple[Session, list[str], b
     if launch.resume is None:
         return store.create(stage.work_dir), [], False
     if launch.resume == NEWEST:
-        found = await asyncio.to_thread(store.newest, stage.work_dir)
+        found = await in_daemon_thread(store.newest, stage.work_dir)
         notices = list[str]()
         if found is None:
             found, notices = await asyncio.to_thread(_newest_of_moved, store, stage.work_dir)

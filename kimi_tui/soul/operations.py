@@ -6,11 +6,11 @@ the files are restored, and the events are published. The methods of `KimiSoul` 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import counted, some_of
 from kimi_tui.llm.message import Message
 from kimi_tui.projection.tokens import TokenFigure
@@ -395,7 +395,7 @@ class Operations:
         """
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
-        there = await asyncio.to_thread(segment_at, line, point)
+        there = await in_daemon_thread(segment_at, line, point)
         return rewind_prompt(there, target.said), rewind_images(there, target.said)
 
     # -- implementation --------------------------------------------------------------------------
@@ -404,7 +404,7 @@ class Operations:
         """Return the world line of a target. The live one is in memory; the file of another one is read completely."""
         if not target.world_line:
             return self.conversation.context.world_line
-        return await asyncio.to_thread(self.session.world_lines.read, target.world_line)
+        return await in_daemon_thread(self.session.world_lines.read, target.world_line)
 
     def _publish_brought_back(
         self,
@@ -473,14 +473,14 @@ class Operations:
         """
         if not left.changes_line:
             return ()
-        index = await asyncio.to_thread(self.session.world_lines.index, left.n)
+        index = await in_daemon_thread(self.session.world_lines.index, left.n)
         return index.checkpoints
 
     async def _point_with_figure(self, target: Target) -> tuple[Checkpoint, TokenFigure]:
         """Return a checkpoint of another world line, and the tokens before it."""
         line = await self._line(target)
         point = line.index.checkpoint(target.id)
-        return point, await asyncio.to_thread(self.conversation.figure_before, point, line)
+        return point, await in_daemon_thread(self.conversation.figure_before, point, line)
 
     async def _refresh(self, reverted: Reverted, figure: TokenFigure | None = None) -> None:
         """Recompute everything that depends on the context; `figure` is that of the whole context."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.prompts import prompt
 from kimi_tui.session.session import Session
 from kimi_tui.soul.bisect import (
@@ -147,14 +148,14 @@ class PastSearch:
         commands: PastCommands | None = None
         self.is_searching = True
         try:
-            line = await asyncio.to_thread(self._session.world_line, options.world_line)
+            line = await in_daemon_thread(self._session.world_line, options.world_line)
             points = [*line.checkpoints]
             good, bad = point_of(points, options.good), point_of(points, options.bad)
             await files.folder.take(files.folder.others)
             past = await asyncio.to_thread(
                 Past, self._session.dir / FILES_NAME, self._session.work_dir
             )
-            candidates = await asyncio.to_thread(
+            candidates = await in_daemon_thread(
                 candidates_of,
                 past,
                 points,

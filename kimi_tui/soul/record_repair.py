@@ -9,6 +9,7 @@ not.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import logging
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kimi_tui import lenient_json
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.session.session import Session
 
 log = logging.getLogger(__name__)
@@ -31,22 +33,32 @@ _HASH_CHARS = 64
 """The number of characters of a name that is made from bytes."""
 
 
-def repair_record(session: Session) -> str:
-    """Remove the doubled part from the record of an open session. It blocks, so call it in a thread.
+async def repair_record(session: Session) -> str:
+    """Remove the doubled part from the record of an open session.
 
     The former record is kept beside it. If the disk refuses, nothing is changed, as every reader skips that part.
 
     Returns:
         a sentence for the user; empty if there was nothing to repair.
     """
-    record, storage = session.record, session.storage
-    if not any(_is_foreign(line) for line in itertools.islice(record.read(), _FIRST_LINES)):
-        # Only a session that began in kimi-cli can be an import.
-        return ""
-    starts = [offset for offset, _ in record.read_with_offsets()]
-    kept = {offset for offset, _ in without_doubled(record.read_with_offsets())}
+    starts, kept = await in_daemon_thread(_offsets, session)
     if len(kept) == len(starts):
         return ""
+    return await asyncio.to_thread(_rewrite, session, starts, kept)
+
+
+def _offsets(session: Session) -> tuple[list[int], set[int]]:
+    """Return the offsets of all lines of the record, and of those without the doubled part; nothing if there can be no such part."""
+    record = session.record
+    if not any(_is_foreign(line) for line in itertools.islice(record.read(), _FIRST_LINES)):
+        # Only a session that began in kimi-cli can be an import.
+        return [], set()
+    starts = [offset for offset, _ in record.read_with_offsets()]
+    return starts, {offset for offset, _ in without_doubled(record.read_with_offsets())}
+
+
+def _rewrite(session: Session, starts: list[int], kept: set[int]) -> str:
+    record, storage = session.record, session.storage
     beside = session.dir / DOUBLED_NAME
     temporary = session.dir / f".{record.path.name}.tmp"
     try:

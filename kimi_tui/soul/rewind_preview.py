@@ -6,7 +6,6 @@ and only messages whose rows are drawn are read.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from itertools import accumulate
 from operator import add
 from typing import overload
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.llm.message import Message
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.rotation import number_if_left
@@ -135,19 +135,19 @@ async def preview_of_jump(
         KeyError: there is no such world line or checkpoint.
     """
     # The file of the other world line is read completely.
-    line = await asyncio.to_thread(world_lines.read, target.world_line)
+    line = await in_daemon_thread(world_lines.read, target.world_line)
     points = line.checkpoints
     place, offset = len(points), line.index.size
     if target.is_end:
         tokens = WorldLineTokens(line, conversation.meter.scale)
-        figure = await asyncio.to_thread(tokens.before, offset)
+        figure = await in_daemon_thread(tokens.before, offset)
     else:
         point = line.index.checkpoint(target.id)
         place, offset = place_of(point, points), point.offset
-        figure = await asyncio.to_thread(conversation.figure_before, point, line)
+        figure = await in_daemon_thread(conversation.figure_before, point, line)
     # The preview of an end shows the segment of the newest checkpoint.
     shown = min(place, len(points) - 1)
-    there = await asyncio.to_thread(segment_at, line, points[shown]) if points else None
+    there = await in_daemon_thread(segment_at, line, points[shown]) if points else None
     live, shared = conversation.context.checkpoints, 0
     for mine, other in zip(live, points[:place], strict=False):
         if mine.uid != other.uid:
@@ -174,7 +174,7 @@ async def preview_of_undo(
     if dropped.n_messages:
         own = await _first_own(conversation, world_lines, undone)
         args = (context.storage, context.folder, context.journal, context.size_bytes)
-        number = await asyncio.to_thread(number_if_left, *args)
+        number = await in_daemon_thread(number_if_left, *args)
     target = Target(points[place].id if place < len(points) else END)
     after = undone.tokens_before or conversation.meter.used
     preview = await _preview(target, None, dropped, conversation.meter.used, after)
@@ -190,7 +190,7 @@ async def _first_own(
     if undone.grows_line:
         return bisect_left(points, undone.size, key=lambda one: one.offset)
     # The file of that line is read completely.
-    left = (await asyncio.to_thread(world_lines.index, undone.n)).checkpoints
+    left = (await in_daemon_thread(world_lines.index, undone.n)).checkpoints
     there = {point.uid for point in left if point.offset < undone.size}
     return next((n for n, one in enumerate(points) if one.uid not in there), len(points))
 

@@ -6,7 +6,6 @@ Each has a folder of its own in `subagents/` of the session's folder, which is t
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import lenient_json
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.filesystem import Storage, read_regular, remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session.context import scan_world_line
@@ -193,11 +193,11 @@ async def agents_as_markdown(session: Session) -> dict[str, str]:
     The session may be open elsewhere.
     """
     found: dict[str, str] = {}
-    if not await asyncio.to_thread(has_agents, session.dir):
+    if not await in_daemon_thread(has_agents, session.dir):
         return found
-    for one in await asyncio.to_thread(lambda: list(stored_agents(session.dir / AGENTS_NAME))):
+    for one in await in_daemon_thread(lambda: list(stored_agents(session.dir / AGENTS_NAME))):
         with contextlib.suppress(SessionError, OSError):
             async with read_only_copy(agent_session(session, one.name)) as read:
                 messages = read.context.world_line.messages[:]
-                found[one.name] = await asyncio.to_thread(as_markdown, messages)
+                found[one.name] = await in_daemon_thread(as_markdown, messages)
     return found

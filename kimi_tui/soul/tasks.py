@@ -5,13 +5,11 @@ outlive their turn.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from kimi_tui.soul.errors import RunCancelled, SoulBusy
 
@@ -99,32 +97,6 @@ class _BegunWork(Generic[T]):
         except StopIteration as end:
             value: T = end.value
             return value
-
-
-async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Return the result of a function that runs in a thread of its own, which never keeps the program from ending."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def set_result(result: T | None, error: Exception | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(cast("T", result))
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except Exception as failed:
-            error = failed
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(set_result, result, error)
-
-    threading.Thread(target=run, daemon=True, name="daemon").start()
-    return await done
 
 
 class TimeSlices:

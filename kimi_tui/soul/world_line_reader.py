@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.projection.tokens import CheckpointTokens, DMailCuts
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
@@ -65,7 +65,7 @@ class WorldLineReader:
     async def world_lines(self) -> Sequence[WorldLine]:
         """Return the world lines that were left, in order of number."""
         session = self.session
-        return await asyncio.to_thread(session.world_lines.list, session.context.world_line)
+        return await in_daemon_thread(session.world_lines.list, session.context.world_line)
 
     async def read(self, world_line: int) -> list[EventRecord]:
         """Return the events of a world line, as `history` rebuilds them.
@@ -79,7 +79,7 @@ class WorldLineReader:
             records = read_records(session)
             return rebuild_world_line(session, records, world_line, self._dmails(records))
 
-        return await asyncio.to_thread(read)
+        return await in_daemon_thread(read)
 
     def _dmails(self, records: Sequence[EventRecord]) -> dict[str, ContextReverted]:
         """Return the deliveries of D-Mails by the uids of their checkpoints, with the server's later token figures."""
@@ -98,16 +98,16 @@ class WorldLineReader:
         Raises:
             KeyError: no such checkpoint or world line.
         """
-        line = await asyncio.to_thread(self.session.world_line, target.world_line)
+        line = await in_daemon_thread(self.session.world_line, target.world_line)
         end = None if target.is_end else line.index.checkpoint(target.id).message_index
         # Messages that are appended during the export do not belong to the copy.
         kept = line.messages[: len(line.messages) if end is None else end]
         agents = await agents_as_markdown(self.session)
-        return await asyncio.to_thread(as_markdown, kept, agents)
+        return await in_daemon_thread(as_markdown, kept, agents)
 
     async def summaries(self) -> Sequence[StoredSummary]:
         """Return the summaries on the live line, oldest first."""
-        parts = await asyncio.to_thread(segments, self.session.context.world_line)
+        parts = await in_daemon_thread(segments, self.session.context.world_line)
         return [
             StoredSummary(part.point.id, part.point.uid, text)
             for part in parts
@@ -122,8 +122,8 @@ class WorldLineReader:
             KeyError: no such world line.
         """
         line = self.session.context.world_line
-        other = await asyncio.to_thread(self.session.world_line, world_line)
-        shared = await asyncio.to_thread(shared_checkpoints, line, other)
+        other = await in_daemon_thread(self.session.world_line, world_line)
+        shared = await in_daemon_thread(shared_checkpoints, line, other)
         live, points = line.checkpoints, other.checkpoints
 
         def read() -> list[list[EventRecord]]:
@@ -133,7 +133,7 @@ class WorldLineReader:
                 rebuild_world_line(session, records, n, dmails, shared) for n in (0, world_line)
             ]
 
-        of_live, of_other = await asyncio.to_thread(read)
+        of_live, of_other = await in_daemon_thread(read)
         figure = self.figures.get(live[shared].uid) if 0 < shared < len(live) else None
         return WorldLineComparison(
             world_line=world_line,

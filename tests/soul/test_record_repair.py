@@ -21,7 +21,7 @@ from support.faulty_storage import WatchedStorage, failing
 from support.soul import stage
 
 from kimi_tui.session.session import Session
-from kimi_tui.soul.history import read_history, session_history
+from kimi_tui.soul.history import session_history, take_up_history
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
 from kimi_tui.soul.record_repair import DOUBLED_NAME, without_doubled
 from kimi_tui.soul.rewind_values import END, Target
@@ -114,7 +114,7 @@ async def test_an_imported_session_is_told_once_however_often_it_is_opened(
     before = lines(folder)
     for _ in range(2):
         async with opened(folder) as session:
-            history = read_history(session, end=True)
+            history = await take_up_history(session)
         assert said(history.shown) == SAID[name]
         assert history.remarks == ()
         assert lines(folder) == before
@@ -133,7 +133,7 @@ async def test_a_doubled_part_is_taken_out_at_the_next_opening(damaged: Path) ->
     async with opened(damaged) as session:
         assert said(session_history(session)) == expected(damaged)
         assert lines(damaged) == before
-        history = read_history(session, end=True)
+        history = await take_up_history(session)
     assert said(history.shown) == expected(damaged)
     assert [DOUBLED_NAME in remark for remark in history.remarks] == [True]
     after = lines(damaged)
@@ -146,7 +146,7 @@ async def test_a_doubled_part_is_taken_out_at_the_next_opening(damaged: Path) ->
     assert not any("an answer of today" in str(record) for record in gone)
     assert (damaged / DOUBLED_NAME).read_bytes().splitlines() == before
     async with opened(damaged) as session:
-        again = read_history(session, end=True)
+        again = await take_up_history(session)
     assert (said(again.shown), again.remarks) == (expected(damaged), ())
     assert lines(damaged) == after
 
@@ -156,7 +156,7 @@ async def test_a_session_that_was_not_doubled_is_left_as_it_is(tmp_path: Path) -
     before = lines(folder)
     for _ in range(2):
         async with opened(folder) as session:
-            history = read_history(session, end=True)
+            history = await take_up_history(session)
         assert (said(history.shown), history.remarks) == ([*LONG, *SINCE], ())
         assert lines(folder) == before
     assert said(list(await asyncio.to_thread(_replayed, folder))) == [*LONG, *SINCE]
@@ -168,7 +168,7 @@ async def test_where_the_disk_refuses_the_record_stays_and_is_read_right(damaged
     storage = WatchedStorage()
     async with opened(damaged, storage=storage) as session:
         storage.before = failing({"replace"})
-        history = read_history(session, end=True)
+        history = await take_up_history(session)
         storage.before = failing(set())
     assert said(history.shown) == expected(damaged)
     assert lines(damaged) == before
@@ -178,7 +178,7 @@ async def test_where_the_disk_refuses_the_record_stays_and_is_read_right(damaged
 async def test_world_lines_of_a_repaired_session_are_in_order(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(RECORDS / "compaction", tmp_path / "compaction"))
     async with opened(folder) as session:
-        history = read_history(session, end=True)
+        history = await take_up_history(session)
         line = rebuild_world_line(session, history.stored, 1)
     assert said(line) == SAID["compaction"][:4]
 
@@ -186,7 +186,7 @@ async def test_world_lines_of_a_repaired_session_are_in_order(tmp_path: Path) ->
 async def test_times_are_those_of_the_record(damaged: Path) -> None:
     """Files that were copied are younger than all that happened."""
     async with opened(damaged) as session:
-        shown = read_history(session, end=True).shown
+        shown = (await take_up_history(session)).shown
     first = 1795230000.0
     until = next((n for n, r in enumerate(shown) if "asked today" in str(r.event)), len(shown))
     assert all(first < record.at < first + 600 for record in shown[:until])

@@ -17,6 +17,7 @@ from textual.message import Message
 from kimi_tui.agent_parts import parts_of
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.projection.session_state import SessionState
@@ -171,7 +172,7 @@ class ConversationController:
 
     async def _open(self) -> Opened:
         # Importing takes half a second and would block the loop.
-        await asyncio.to_thread(import_module, "kimi_tui.soul.opening")
+        await in_daemon_thread(import_module, "kimi_tui.soul.opening")
         from kimi_tui.soul.opening import open_session
         from kimi_tui.tui.prompt.history import PromptHistory
         from kimi_tui.tui.transcript.transcript import import_for
@@ -246,7 +247,7 @@ class ConversationController:
 
     async def _wants_fork(self, held: EarlierSession) -> bool:
         """Ask whether to continue in a fork of a session that another program has open; close the question when this is cancelled."""
-        await asyncio.to_thread(import_module, "kimi_tui.tui.dialogs.open_elsewhere")
+        await in_daemon_thread(import_module, "kimi_tui.tui.dialogs.open_elsewhere")
         from kimi_tui.tui.dialogs.open_elsewhere import OpenElsewhereScreen
 
         # The question waits while the user types, so that it does not interrupt a message.
@@ -405,7 +406,7 @@ class ConversationController:
 
     async def _learn_models(self, choice: ModelChoice) -> None:
         # The import takes half a second, so it runs in a thread.
-        await asyncio.to_thread(import_module, "kimi_tui.llm.models")
+        await in_daemon_thread(import_module, "kimi_tui.llm.models")
         from kimi_tui.config.keyring import real_key
         from kimi_tui.config.settings import ConfigError
         from kimi_tui.foreign_text import one_line

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.feed import Feed
@@ -104,7 +105,7 @@ class FuturesController:
         async with self._opening:
             if self._engine is None:
                 # The modules are imported in a thread, so that no key waits for them.
-                await asyncio.to_thread(import_module, "kimi_tui.futures.running")
+                await in_daemon_thread(import_module, "kimi_tui.futures.running")
                 from kimi_tui.futures.running import Futures
 
                 self._engine = await asyncio.to_thread(Futures, soul, self._conversation.launch)

@@ -21,6 +21,7 @@ from textual.screen import Screen
 from kimi_tui.agent_parts import MODE_TITLES
 from kimi_tui.app_paths import data_dir, short
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.instant.stored_frame import forget_frame
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
@@ -342,7 +343,7 @@ class MainScreen(Screen[None]):
     async def _open_session(self) -> None:
         # The modules are imported in a thread, so that no key waits for them.
         for name in ("timeline.timeline", "gauge"):
-            await asyncio.to_thread(import_module, f"kimi_tui.tui.{name}")
+            await in_daemon_thread(import_module, f"kimi_tui.tui.{name}")
         if not self.is_attached:
             return  # the program is ended already
         # The widgets are in their places before any event comes.
@@ -441,7 +442,7 @@ class MainScreen(Screen[None]):
             self.bench.start(self._begin_status_line(row, config))
 
     async def _begin_status_line(self, row: StatusRow, config: StatuslineConfig) -> None:
-        await asyncio.to_thread(import_module, "kimi_tui.tui.main.status_line")
+        await in_daemon_thread(import_module, "kimi_tui.tui.main.status_line")
         from kimi_tui.tui.main.status_line import StatusLine
 
         if row is self._status_row and not self.bench.is_left:

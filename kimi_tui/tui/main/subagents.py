@@ -5,11 +5,11 @@ Their states come as events on the session's wire. The events of one are read on
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import counted
 from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.conversation import ConversationController
@@ -106,7 +106,7 @@ class SubagentsController:
         soul = await self._conversation.opened()
         if soul.agents is None:
             # The module is imported in a thread, so that no key waits for it.
-            await asyncio.to_thread(import_module, "kimi_tui.soul.subagents")
+            await in_daemon_thread(import_module, "kimi_tui.soul.subagents")
         return soul.use_agents()
 
     # --- one sub-agent in place of the chat

@@ -29,6 +29,7 @@ from kimi_tui.config.model_choice import (
     read_folder_model,
 )
 from kimi_tui.config.settings import Config, ConfigError, ModelPrices, why_not_saved
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.formatting import money, tokens
@@ -336,7 +337,7 @@ async def local_servers() -> AsyncGenerator[tuple[LocalServer, ...]]:
 
 async def _import_discovery() -> None:
     """Import `llm.models` in a thread, as it takes half a second for which no key should wait."""
-    await asyncio.to_thread(import_module, "kimi_tui.llm.models")
+    await in_daemon_thread(import_module, "kimi_tui.llm.models")
 
 
 async def model_by_name(launch: Launch, name: str) -> Launch | str:

@@ -5,7 +5,6 @@ It is read-only: it takes no lock, writes nothing and asks no model. A fork cont
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Unpack
@@ -17,6 +16,7 @@ from textual.geometry import Size
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.launch import Launch
 from kimi_tui.program import FAILED, USAGE
 from kimi_tui.tui.faults import is_user_facing, report_of, reported
@@ -112,7 +112,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     async def _read_session(self) -> None:
         try:
-            recorded = await asyncio.to_thread(load_session, self._launch, self._session)
+            recorded = await in_daemon_thread(load_session, self._launch, self._session)
         except Exception as error:
             if not is_user_facing(error) and not isinstance(error, OSError):
                 raise
@@ -215,7 +215,7 @@ class ReplayScreen(AnswersOnce[Launch | None]):
 
     async def _load_image(self, facts: ImageBlock) -> bytes | None:
         recorded = self._recorded
-        found = await asyncio.to_thread(recorded.image, facts) if recorded is not None else None
+        found = await in_daemon_thread(recorded.image, facts) if recorded is not None else None
         return found.data if found is not None else None
 
     @on(Transcript.ImageOpened)

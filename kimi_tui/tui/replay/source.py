@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui.app_paths import data_dir
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.images import Image
 from kimi_tui.launch import NEWEST, Launch
 from kimi_tui.projection.replay import Replay
@@ -157,7 +158,7 @@ async def fork_at(session: Session, uid: str, *, whole: bool) -> Session:
         UnknownWorldLine: no line of the session has that checkpoint any more.
         StorageTrouble: the disk refused.
     """
-    checkpoint, line, after = await asyncio.to_thread(_place_of, session, uid, whole)
+    checkpoint, line, after = await in_daemon_thread(_place_of, session, uid, whole)
     return await session.fork(checkpoint, line, after=after)
 
 
@@ -209,7 +210,7 @@ async def forked(launch: Launch, recorded: RecordedSession, uid: str, *, whole: 
     """
     fork = await fork_at(recorded.session, uid, whole=whole)
     records = recorded.replay.recording.records
-    prompt = "" if whole else await asyncio.to_thread(_said_at, records, uid)
+    prompt = "" if whole else await in_daemon_thread(_said_at, records, uid)
     return launch._replace(
         work_dir=recorded.session.work_dir,
         resume=fork.id,

@@ -19,6 +19,7 @@ from textual.widgets import Input, Static
 
 from kimi_tui.app_paths import short
 from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import counted, titled
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import FORKED, Launch
@@ -389,8 +390,8 @@ class SessionsScreen(AskingScreen[Launch | None]):
     async def _read_sessions(self) -> None:
         """List the sessions in batches, the newest first."""
         catalog = await self._opened()
-        here = await asyncio.to_thread(catalog.folders, everywhere=False)
-        everywhere = await asyncio.to_thread(catalog.folders, everywhere=True)
+        here = await in_daemon_thread(catalog.folders, everywhere=False)
+        everywhere = await in_daemon_thread(catalog.folders, everywhere=True)
         self._n_here, self._n_all = len(here), len(everywhere)
         self.list.model.empty_words = ""
         self.list.begin(folders=self._everywhere)
@@ -410,9 +411,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
     async def _look_for_others(self) -> None:
         """Look for sessions of other agents, when all of ours are listed; what is there is said and a key lists it."""
         catalog = await self._opened()
-        module = await asyncio.to_thread(import_module, "kimi_tui.tui.sessions.others")
+        module = await in_daemon_thread(import_module, "kimi_tui.tui.sessions.others")
         others: OtherSessions = module.OtherSessions(catalog.store, self._launch.work_dir)
-        words = await asyncio.to_thread(others.find)
+        words = await in_daemon_thread(others.find)
         self._others, self._n_others = others, others.n_here
         if words and self._doomed is None and self._said is None:
             key = self._key("others")
@@ -425,7 +426,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
             return
         self.list.model.empty_words = ""
         self.list.begin(folders=True)
-        self.list.add(await asyncio.to_thread(self._others.rows, everywhere=self._everywhere))
+        self.list.add(await in_daemon_thread(self._others.rows, everywhere=self._everywhere))
         self.list.model.empty_words = self._nothing_words()
         self.list.refresh()
         self._update()
@@ -437,7 +438,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         size = BATCH // 2  # a screenful at once
         while folders:
             batch, folders = folders[:size], folders[size:]
-            rows = await asyncio.to_thread(catalog.described, batch)
+            rows = await in_daemon_thread(catalog.described, batch)
             empty = set(batch).difference(row.folder for row in rows)
             self._n_all -= len(empty)
             self._n_here -= len(own & empty)
@@ -457,7 +458,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
 
     async def _opened(self) -> SessionCatalog:
         if self._catalog is None:
-            module = await asyncio.to_thread(import_module, "kimi_tui.tui.sessions.catalog")
+            module = await in_daemon_thread(import_module, "kimi_tui.tui.sessions.catalog")
             from kimi_tui.app_paths import data_dir
 
             root = self._root or await asyncio.to_thread(data_dir)
@@ -491,7 +492,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         rows, parts = self.list.rows, self.list.parts
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
-            if found := await asyncio.to_thread(catalog.search, batch, parts):
+            if found := await in_daemon_thread(catalog.search, batch, parts):
                 self.list.update_matches(found)
                 self._update()
         self.list.model.empty_words = self._nothing_words()
@@ -514,9 +515,9 @@ class SessionsScreen(AskingScreen[Launch | None]):
     async def _read_preview(self) -> None:
         catalog, row = await self._opened(), self.list.chosen
         if row is not None and row.agent and self._others is not None:
-            self._preview.show(row, await asyncio.to_thread(self._others.look, row))
+            self._preview.show(row, await in_daemon_thread(self._others.look, row))
         elif row is not None:
-            self._preview.show(row, await asyncio.to_thread(catalog.last_said, row))
+            self._preview.show(row, await in_daemon_thread(catalog.last_said, row))
 
     # --- the field: searching and renaming
 
@@ -688,7 +689,7 @@ class SessionsScreen(AskingScreen[Launch | None]):
         else:
             catalog = await self._opened()
             await asyncio.to_thread(catalog.rename, row, title)
-            anew = await asyncio.to_thread(catalog.described, [row.folder])
+            anew = await in_daemon_thread(catalog.described, [row.folder])
             row.title = anew[0].title if anew else title
         self.list.update_matches()
         self._preview.refresh()

@@ -24,6 +24,7 @@ from textual.selection import SELECT_ALL, Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.desktop import text_amount
 from kimi_tui.tui.faults import Callbacks, report_of, reported
 from kimi_tui.tui.formatting import grouped
@@ -667,7 +668,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
     def _import_ahead(self) -> None:
         # On the event loop the import would delay every key, so it runs in a thread.
         self.run_worker(
-            reported(self, partial(asyncio.to_thread, import_for_answers)), group="warm-up"
+            reported(self, partial(in_daemon_thread, import_for_answers)), group="warm-up"
         )
 
     # --- frames

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.agent_parts import PartName, missing_words
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.main.commands import MainParts, session
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ async def _set(agent: ExternalSoul, setting: AgentSetting, word: str) -> str:
 
 async def _choose(main: MainParts, agent: ExternalSoul, setting: AgentSetting) -> None:
     """Show the values of a setting, to choose one."""
-    await asyncio.to_thread(import_module, "kimi_tui.tui.dialogs.list_screen")
+    await in_daemon_thread(import_module, "kimi_tui.tui.dialogs.list_screen")
     from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
     from kimi_tui.tui.pick_list import Entry
 
@@ -204,7 +205,7 @@ async def external_agent(main: MainParts, argument: str) -> None:
             words = argument.split()
         await _start(main, tuple(words))
         return
-    await asyncio.to_thread(import_module, "kimi_tui.tui.dialogs.list_screen")
+    await in_daemon_thread(import_module, "kimi_tui.tui.dialogs.list_screen")
     from kimi_tui.tui.dialogs.list_screen import ListScreen
 
     chosen = await main.bench.ask(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.prompt.command import number
 from kimi_tui.tui.screens import QuitChosen, SettingsOpened, ThemeChosen, app_of
 
@@ -127,7 +127,7 @@ async def _search_others(main: MainParts) -> None:
     from kimi_tui.session.prompt_history import history_file, read_others
 
     own = history_file(data_dir(), Path(main.bench.transcript.work_dir))
-    others = await asyncio.to_thread(read_others, data_dir() / "history", own)
+    others = await in_daemon_thread(read_others, data_dir() / "history", own)
     area = main.bench.prompt.area
     if area.completion is not None:
         area.completion.search_also(others)

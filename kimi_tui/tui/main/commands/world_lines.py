@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.formatting import line_words, missing_line_words
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.commands.rewind import name_of, preview
@@ -165,7 +165,7 @@ async def compare_with_live(main: MainParts, world_line: int) -> None:
     gauge.show_model(now.model)
     used = now.model.status.used
     work_dir = main.bench.transcript.work_dir
-    comparison = await asyncio.to_thread(Comparison.of, found.other, found.live, work_dir)
+    comparison = await in_daemon_thread(Comparison.of, found.other, found.live, work_dir)
     page = CompareScreen(
         found,
         comparison,
