@@ -15,7 +15,9 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.futures import PREFIX
 from kimi_tui.futures.leftovers import take_up
 from kimi_tui.futures.world_line import FutureNote, write_note
+from kimi_tui.launch import Options, launch_of
 from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.fork import fork_session
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import AGENTS_NAME
 from kimi_tui.session.store import SessionStore
@@ -302,3 +304,31 @@ async def test_a_future_whose_deletion_is_refused_keeps_its_sub_agents(
     assert await said_by(scene, "general-101") == ["I did alpha."]
     await futures.prune([key])
     assert agents_there(scene) == set()
+
+
+async def test_a_future_that_a_kill_left_is_found_after_the_work_folder_was_renamed(
+    scene: Scene,
+) -> None:
+    soul = scene.soul
+    await soul.aclose()
+    session, now = soul.session, scene.work.with_name("renamed")
+    name = f"{PREFIX}left"
+    fork = fork_session(session.storage, session.dir, None, name=name)
+    note = FutureNote(session.id, "", 0, 0, FutureChanged("k-1", "k", 1, "one"))
+    write_note(session.storage, fork, note)
+    other = await session.fork()
+    scene.work.rename(now)
+    store = SessionStore(scene.home)
+    store.move(session, now)
+    # A session that stays where the other one was takes nothing away from it.
+    scene.work.mkdir()
+    opened = await open_session(scene.launch._replace(resume=other.id))
+    await take_up(opened.soul)
+    await opened.soul.aclose()
+    assert fork.exists()
+    launch = launch_of(Options(work_dir=str(now), mode="sandboxed"))
+    opened = await open_session(launch._replace(resume=session.id))
+    await take_up(opened.soul)
+    assert not fork.exists()
+    assert [*stored_world_lines(opened.soul.session.dir)] == [1]
+    await opened.soul.aclose()
