@@ -886,6 +886,9 @@ def remove_tree(top: str | Path) -> None:
     Raises:
         OSError: not everything could be removed.
     """
+    if not stat.S_ISDIR(os.lstat(top).st_mode):
+        # The mode of what a link leads to is not to be changed either.
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(top))
     os.chmod(top, 0o700)
     held = os.open(top, _OPENED)
     try:

@@ -128,7 +128,7 @@ async def _travel(options: Namespace) -> int:
     # The soul has no model: it carries out operations only, and records them as in the app.
     soul = await open_soul(session=session, provider=None, follow_files=False)
     async with aclosing(soul):
-        if await asyncio.to_thread(are_left, session.dir.parent):
+        if await asyncio.to_thread(are_left, session):
             from kimi_tui.futures.leftovers import take_up, taken_words
 
             if taken := await take_up(soul):

@@ -9,13 +9,31 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kimi_tui.session.session import Session
 
 PREFIX = ".future-"
 """The beginning of the name of a future's session; sessions whose names begin with a dot are not listed."""
 
 
-def are_left(bucket: Path) -> bool:
-    """Return whether sessions of futures are among those of a work folder. It reads the folder, so call it in a thread."""
-    with contextlib.suppress(OSError):
-        return any(name.startswith(PREFIX) for name in os.listdir(bucket))
+def places_of(session: Session) -> list[Path]:
+    """Return the folders in which the sessions of an open session's futures may lie.
+
+    A session that moved with its renamed work folder may have left some behind.
+    """
+    from kimi_tui.session.store import SessionStore
+
+    bucket, before = session.dir.parent, session.state.moved_from
+    former = SessionStore(bucket.parent.parent).bucket(Path(before)) if before else bucket
+    return [bucket] if former == bucket else [bucket, former]
+
+
+def are_left(session: Session) -> bool:
+    """Return whether sessions of futures lie where those of a session may lie. It reads folders, so call it in a thread."""
+    for place in places_of(session):
+        with contextlib.suppress(OSError):
+            if any(name.startswith(PREFIX) for name in os.listdir(place)):
+                return True
     return False

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.filesystem import remove_tree
+from kimi_tui.futures import places_of
 from kimi_tui.futures.comparing import differences, with_changes
 from kimi_tui.futures.world_line import (
     FutureNote,
@@ -56,7 +57,9 @@ async def take_up(soul: KimiSoul) -> int:
         the number of new world lines.
     """
     session, n_taken = soul.session, 0
-    found = await asyncio.to_thread(lambda: list(left_behind(session.dir.parent)))
+    found = await asyncio.to_thread(
+        lambda: [one for place in places_of(session) for one in left_behind(place)]
+    )
     for folder, note in found:
         try:
             if note is None or not await asyncio.to_thread(_has_parent, folder, note):
@@ -76,10 +79,21 @@ async def take_up(soul: KimiSoul) -> int:
 
 
 def _has_parent(folder: Path, note: FutureNote) -> bool:
-    """Return whether the session of a future is there, or can be brought back out of the trash."""
-    bucket = folder.parent
-    trash = bucket.parent.parent / TRASH_NAME
-    return (bucket / note.parent).exists() or any(trash.glob(f"*/{bucket.name}/{note.parent}"))
+    """Return whether the session of a future is there, or can be brought back out of the trash.
+
+    It may have moved to another folder with its work folder.
+    """
+    sessions = folder.parent.parent
+    days = _folders(sessions.parent / TRASH_NAME)
+    buckets = [*_folders(sessions), *(bucket for day in days for bucket in _folders(day))]
+    return any((bucket / note.parent).exists() for bucket in buckets)
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [one for one in folder.iterdir() if one.is_dir()]
+    except FileNotFoundError:
+        return []
 
 
 def remove_left_to(session: Path, environ: Mapping[str, str]) -> None:

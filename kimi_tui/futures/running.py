@@ -856,15 +856,9 @@ class Futures:
         """
         self._learn()
         chosen = [self._known[key] for key in keys if key in self._known]
-        lines = [
-            n
-            for one in chosen
-            if one.is_over and one.world_line
-            for n in await asyncio.to_thread(of_future, self._session, one.key)
-        ]
-
-        if lines:
-            await self._soul.when_idle(partial(self._pruned, lines))
+        stored = [one.key for one in chosen if one.is_over and one.world_line]
+        if stored:
+            await self._soul.when_idle(partial(self._pruned, stored))
         for one in chosen:
             if one.is_over:
                 self._known.pop(one.key, None)
@@ -875,11 +869,19 @@ class Futures:
                 if future is not None:
                     future.state = gone
 
-    async def _pruned(self, lines: Sequence[int]) -> None:
+    async def _pruned(self, keys: Sequence[str]) -> None:
         agents, session = self._soul.agents, self._session
-        if agents is not None:
-            await agents.forget(await asyncio.to_thread(agents_of_lines, session, lines))
-        await asyncio.to_thread(prune_lines, session, lines)
+        lines = {n for key in keys for n in await asyncio.to_thread(of_future, session, key)}
+        if agents is None:
+            await asyncio.to_thread(prune_lines, session, lines)
+            return
+        await agents.forget(await asyncio.to_thread(agents_of_lines, session, lines))
+        try:
+            await asyncio.to_thread(prune_lines, session, lines)
+        except OSError:
+            # Those that are still there are shown again.
+            await agents.take_in()
+            raise
 
     async def aclose(self) -> None:
         """Stop what runs, and make it world lines; the engine calls it before it closes the session."""

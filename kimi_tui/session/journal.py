@@ -7,7 +7,7 @@ intended size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -20,6 +20,8 @@ from kimi_tui.session.schema import Operation, count_of, new_uid, now
 JOURNAL_NAME = "worldlines.jsonl"
 FUTURE = "future"
 """The kind of the note that a future became a world line. It is no operation: nothing is undone with it."""
+PRUNE = "prune"
+"""The kind of the note that world lines are about to be deleted, with the keys of the sub-agents that go with them."""
 _OPERATIONS = frozenset(get_args(Operation))
 
 
@@ -158,7 +160,8 @@ class Journal:
         self._void: set[str] = set()
         self._foreign: set[int] = set()
         self._futures: dict[int, Mapping[str, Any]] = {}
-        self._largest = 0
+        self._pruned_agents: set[str] = set()
+        self._numbers: set[int] = set()
 
     def load(self) -> None:
         """Read the journal. Unreadable lines and unknown records are ignored."""
@@ -166,25 +169,26 @@ class Journal:
         self._void.clear()
         self._foreign.clear()
         self._futures.clear()
-        self._largest = 0
+        self._pruned_agents.clear()
+        self._numbers.clear()
         done: set[str] = set()
         for record in self.file.read():
             kind = record.get("op")
-            self._largest = max(self._largest, count_of(record.get("n")) or 0)
+            self._numbers.add(count_of(record.get("n")) or 0)
             if kind == "void":
                 self._void.add(lenient_json.text(record.get("of")))
             elif kind == "done":
                 done.add(lenient_json.text(record.get("of")))
-            elif kind in ("foreign", FUTURE):
+            elif kind in ("foreign", FUTURE, PRUNE):
                 self._take_note(record)
             elif (entry := JournalEntry.parse(record)) is not None:
                 self._entries.append(entry)
         self._entries = [replace(entry, done=entry.id in done) for entry in self._entries]
 
     @property
-    def largest_line(self) -> int:
-        """The largest world line ever named in the journal, done or not."""
-        return self._largest
+    def numbers(self) -> Set[int]:
+        """The numbers of all world lines that the journal has ever named, done or not. They may be larger than any line's."""
+        return self._numbers
 
     @property
     def foreign(self) -> frozenset[int]:
@@ -195,6 +199,11 @@ class Journal:
     def futures(self) -> Mapping[int, Mapping[str, Any]]:
         """The notes of the futures that became world lines, by the numbers of these; some may have been deleted since."""
         return self._futures
+
+    @property
+    def pruned_agents(self) -> Set[str]:
+        """The keys of the sub-agents that went, or were to go, with deleted world lines."""
+        return self._pruned_agents
 
     @property
     def entries(self) -> Sequence[JournalEntry]:
@@ -209,7 +218,7 @@ class Journal:
         """
         named = replace(entry, id=entry.id or new_uid(), at=entry.at or now())
         self.file.append(named.record())
-        self._largest = max(self._largest, named.n)
+        self._numbers.add(named.n)
         self._entries.append(named)
         try:
             if self.file.trouble is not None:
@@ -250,11 +259,14 @@ class Journal:
 
     def _take_note(self, record: Mapping[str, Any]) -> None:
         n = count_of(record.get("n")) or 0
-        self._largest = max(self._largest, n)
+        self._numbers.add(n)
         if record.get("op") == "foreign" and n:
             self._foreign.add(n)
         if record.get("op") == FUTURE and n:
             self._futures[n] = record
+        if record.get("op") == PRUNE:
+            keys = map(lenient_json.text, lenient_json.listing(record.get("agents")))
+            self._pruned_agents.update(filter(None, keys))
 
     def _close(self, how: str, entry: JournalEntry) -> None:
         self.file.append({"op": how, "of": entry.id, "at": now()})

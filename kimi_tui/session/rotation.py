@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 LIVE_NAME = "context.jsonl"
 STORED_NAME = re.compile(r"context_([1-9][0-9]{0,8})\.jsonl")
+_LAST_NUMBER = 999_999_999
 
 # These files were being written when a process died; the session is locked, so no other process is writing them.
 _UNFINISHED = re.compile(r"\.(context(_[0-9]+)?\.jsonl|state\.json|marks\.json)\.tmp")
@@ -77,11 +78,15 @@ def stored_world_lines(folder: Path) -> dict[int, int]:
 
 def next_number(folder: Path, journal: Journal) -> int:
     """Return a number that no world line has or was ever intended to have."""
+    # A damaged journal may name numbers that no file of a world line can have; a line stored under such a one would be lost.
+    taken = {n for n in journal.numbers if n <= _LAST_NUMBER}
     with contextlib.suppress(OSError):
         names = os.listdir(folder)
-        numbers = [int(match[1]) for name in names if (match := STORED_NAME.fullmatch(name))]
-        return 1 + max([journal.largest_line, *numbers])
-    return 1 + journal.largest_line
+        taken.update(int(match[1]) for name in names if (match := STORED_NAME.fullmatch(name)))
+    largest = max(taken, default=0)
+    if largest < _LAST_NUMBER:
+        return largest + 1
+    return next(n for n in range(_LAST_NUMBER, 0, -1) if n not in taken)
 
 
 def number_if_left(storage: Storage, folder: Path, journal: Journal, size: int) -> int:

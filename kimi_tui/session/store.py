@@ -24,6 +24,7 @@ from pathlib import Path
 from kimi_tui.filesystem import Storage, open_regular, temporary_of
 from kimi_tui.session.aside import DELETED, at_work
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, StorageTrouble, UnknownWorldLine
+from kimi_tui.session.journal import PRUNE
 from kimi_tui.session.jsonl import RECORD_NAME
 from kimi_tui.session.listing import SessionInfo, describe
 from kimi_tui.session.lock import SessionLock
@@ -434,16 +435,19 @@ def disk_use(folder: Path) -> DiskUse:
     return DiskUse(live, world_lines, record, other)
 
 
-def prune(session: Session, lines: Collection[int] | None = None) -> int:
+def prune(
+    session: Session, lines: Collection[int] | None = None, agents: Collection[str] = ()
+) -> int:
     """Delete world lines of an open session; return the bytes freed. The operations that left them cannot be undone any more.
 
     Args:
         session: An open session.
         lines: The numbers of the world lines; None for all. The live line is never deleted.
+        agents: The keys of the sub-agents that go with them, for the note in the journal; the caller deletes them.
 
     Raises:
         UnknownWorldLine: One of them does not exist; nothing was deleted.
-        StorageTrouble: A world line could not be deleted.
+        StorageTrouble: A world line could not be deleted, or the journal could not be written; then nothing was.
     """
     there = stored_world_lines(session.dir)
     chosen = sorted(there if lines is None else set(lines))
@@ -453,7 +457,8 @@ def prune(session: Session, lines: Collection[int] | None = None) -> int:
     if not chosen:
         return 0
     # The journal is written first, because a missing world line without an entry would look like damage.
-    session.context.journal.note({"op": "prune", "lines": chosen})
+    more = {"agents": sorted(agents)} if agents else {}
+    session.context.journal.note({"op": PRUNE, "lines": chosen, **more})
     session.context.journal.file.sync()
     try:
         for n in chosen:

@@ -335,7 +335,7 @@ async def open_session(
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
     remove_unfinished_in_background(session.dir.parent.parent)
-    if given is None and is_old and await asyncio.to_thread(are_left, session.dir.parent):
+    if given is None and is_old and await asyncio.to_thread(are_left, session):
         await in_daemon_thread(import_module, "kimi_tui.futures.leftovers")
         from kimi_tui.futures.leftovers import take_up
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,14 @@ class StoredAgent(NamedTuple):
     name: str
     table: Mapping[str, object]
     state: AgentChanged
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether this is a folder itself, not a link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def has_agents(session_folder: Path) -> bool:
@@ -152,11 +161,21 @@ def agent_session(session: Session, name: str) -> Session:
 
 
 def agents_by_step(session: Session) -> dict[str, set[str]]:
-    """Return the uids of the steps that called each stored sub-agent of a session, also on lines that were left, by name."""
+    """Return the uids of the steps that called each stored sub-agent of a session, also on lines that were left, by name.
+
+    There are none where a link stands for their folder: what is behind it belongs to somebody else.
+    """
     found: dict[str, set[str]] = {}
+    if not is_folder(session.dir / AGENTS_NAME):
+        return found
     for one in agent_states(session):
         found.setdefault(one.name, set()).add(one.uid)
     return found
+
+
+def keys_of_agents(session: Session) -> dict[str, str]:
+    """Return the key of the call that each stored sub-agent of a session works for at present, by name. It reads files."""
+    return {one.name: one.state.key for one in stored_agents(session.dir / AGENTS_NAME)}
 
 
 def remove_agents(session: Session, names: Collection[str]) -> None:
@@ -165,14 +184,16 @@ def remove_agents(session: Session, names: Collection[str]) -> None:
     Raises:
         OSError: the disk refused.
     """
-    folder = session.dir / AGENTS_NAME
+    folder, results = session.dir / AGENTS_NAME, session.dir / RESULTS_NAME
+    if not is_folder(folder):
+        return
     for name in names:
         gone = folder / f"{_REMOVED}{name}"
-        if gone.exists():
-            remove_tree(gone)
+        if os.path.lexists(gone):
+            _remove(gone)
         session.storage.replace(agent_session(session, name).dir, gone)
-        with contextlib.suppress(FileNotFoundError):
-            remove_tree(session.dir / RESULTS_NAME / name)
+        if is_folder(results) and os.path.lexists(results / name):
+            _remove(results / name)
     if names:
         session.storage.sync_folder(folder)
     sweep_agents(folder)
@@ -180,11 +201,21 @@ def remove_agents(session: Session, names: Collection[str]) -> None:
 
 def sweep_agents(folder: Path) -> None:
     """Remove what a kill has left of sub-agents that were being removed. A disk that refuses is passed over."""
+    if not is_folder(folder):
+        return
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(_REMOVED):
                 with contextlib.suppress(OSError):
-                    remove_tree(folder / name)
+                    _remove(folder / name)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder with all that is in it, or a link without what it leads to."""
+    if is_folder(path):
+        remove_tree(path)
+    else:
+        path.unlink()
 
 
 async def agents_as_markdown(session: Session) -> dict[str, str]:

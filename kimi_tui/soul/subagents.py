@@ -73,6 +73,7 @@ from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.messages import ends_open
 from kimi_tui.soul.model_slot import Budget
+from kimi_tui.soul.pruning import finish_pruning
 from kimi_tui.soul.rewind_values import (
     FilesChoice,
     FilesPreview,
@@ -326,6 +327,7 @@ class Subagents(AgentsPart):
 
     async def _load(self) -> list[_Agent]:
         """Take in the stored sub-agents that are not known yet; return them, oldest first."""
+        await asyncio.to_thread(finish_pruning, self._main.session)
         await asyncio.to_thread(sweep_agents, self._folder)
         found = await asyncio.to_thread(_stored_agents, self._folder)
         pending = self._pending_keys()

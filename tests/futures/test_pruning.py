@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -13,15 +15,21 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.futures import PREFIX
 from kimi_tui.futures.leftovers import take_up
 from kimi_tui.futures.world_line import FutureNote, write_note
+from kimi_tui.launch import Options, launch_of
+from kimi_tui.session.errors import StorageTrouble
+from kimi_tui.session.fork import fork_session
+from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import AGENTS_NAME
 from kimi_tui.session.store import SessionStore
+from kimi_tui.soul import pruning
 from kimi_tui.soul.opening import open_session
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.stored_agents import remove_agents
 from kimi_tui.tools.past_command import place_of
 from kimi_tui.wire.events import AgentChanged, FutureChanged
 
 from .conftest import Scene
-from .test_own_agents import cards, plan, said_by
+from .test_own_agents import cards, cards_of_line, plan, said_by
 from .test_own_agents import scene as scene
 
 
@@ -149,3 +157,184 @@ async def test_a_deleted_session_leaves_nothing_of_its_futures(scene: Scene) -> 
     assert not mine.exists()
     assert not frozen.exists()
     assert not session.dir.exists()
+
+
+async def back_from(scene: Scene, words: str) -> int:
+    """Have sub-agents work, and go back before them; return the number of the line that has them."""
+    soul = scene.soul
+    await soul.run(words)
+    await soul.travel.rewind(Target(soul.session.context.checkpoints[-3].id))
+    (n,) = stored_world_lines(soul.session.dir)
+    return n
+
+
+async def test_a_line_that_is_not_deleted_keeps_its_sub_agents(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soul = scene.soul
+    n = await back_from(scene, "use alpha")
+    session = soul.session
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("write", "unlink"):
+        with monkeypatch.context() as patch:
+            patch.setattr(session.storage, name, refused)
+            with pytest.raises(StorageTrouble):
+                await asyncio.to_thread(pruning.prune_lines, session, [n])
+        assert agents_there(scene) == {"general-1"}
+    # They can go on being used.
+    await soul.travel.undo()
+    assert await cards(scene) == {"general-1": "done"}
+    assert await said_by(scene, "general-1") == ["I did alpha."]
+    await soul.aclose()
+    again = await scene.again()
+    assert await said_by(again, "general-1") == ["I did alpha."]
+    await again.soul.aclose()
+
+
+async def test_sub_agents_that_a_kill_left_without_a_line_go_at_the_next_opening(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soul = scene.soul
+    n = await back_from(scene, "use alpha")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pruning, "remove_agents", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pruning.prune_lines(soul.session, [n])
+    assert agents_there(scene) == {"general-1"}
+    assert not stored_world_lines(soul.session.dir)
+    await soul.run("use beta")
+    await soul.aclose()
+    again = await scene.again()
+    assert agents_there(again) == {"general-2"}
+    assert await said_by(again, "general-2") == ["I did beta."]
+    await again.soul.aclose()
+
+
+async def test_nothing_behind_a_link_is_deleted(scene: Scene, tmp_path: Path) -> None:
+    soul = scene.soul
+    n = await back_from(scene, "use alpha")
+    session, outside = soul.session, tmp_path / "outside"
+    (outside / "general-1").mkdir(parents=True)
+    (outside / "general-1" / "precious").write_text("mine")
+    (outside / ".removed-mine").mkdir()
+    outside.chmod(0o755)
+    (session.dir / "results").symlink_to(outside)
+    (session.dir / AGENTS_NAME / ".removed-general-1").symlink_to(outside)
+    (session.dir / AGENTS_NAME / ".removed-x").symlink_to(outside)
+    await asyncio.to_thread(pruning.prune_lines, session, [n])
+    assert agents_there(scene) == set()
+    assert outside.stat().st_mode & 0o777 == 0o755
+    assert (outside / "general-1" / "precious").read_text() == "mine"
+
+    await soul.run("use alpha")
+    await soul.travel.rewind(Target(soul.session.context.checkpoints[-3].id))
+    there = outside / AGENTS_NAME
+    (session.dir / AGENTS_NAME).rename(there)
+    (there / ".removed-mine").mkdir()
+    (session.dir / AGENTS_NAME).symlink_to(there)
+    (n,) = stored_world_lines(session.dir)
+    await asyncio.to_thread(pruning.prune_lines, session, [n])
+    await soul.aclose()
+    again = await scene.again()
+    assert sorted(one.name for one in there.iterdir()) == [".removed-mine", "general-2"]
+    await again.soul.aclose()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scene", ["16000"], indirect=True)
+async def test_those_above_a_summary_stay_when_its_line_was_deleted_before(scene: Scene) -> None:
+    soul = scene.soul
+    await soul.run("use alpha")
+    await soul.run("Say hello.")
+    # A line that has the same step.
+    await soul.travel.rewind(Target(soul.session.context.checkpoints[-1].id))
+    await soul.run("Say much.")
+    await soul.compact()
+    assert await cards(scene) == {"general-1": "done"}
+    session = soul.session
+    (left,) = {one.n for one in session.context.journal.entries if one.op == "compaction"}
+    (other,) = stored_world_lines(session.dir).keys() - {left}
+    await asyncio.to_thread(pruning.prune_lines, session, [left])
+    await asyncio.to_thread(pruning.prune_lines, session, [other])
+    assert agents_there(scene) == {"general-1"}
+    assert await cards(scene) == {"general-1": "done"}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scene", ["16000"], indirect=True)
+async def test_those_above_the_summary_of_a_future_stay_with_it(scene: Scene) -> None:
+    futures, soul = scene.futures, scene.soul
+    await soul.run("Say much.")
+    await soul.run("use beta")
+    (full,) = await futures.start(plan("use full alpha"))
+    await futures.ended()
+    await futures.make_current(full)
+    shown = await cards(scene)
+    assert "general-101" in agents_there(scene)
+    await futures.prune([full])
+    assert agents_there(scene) == {"general-1", "general-101"}
+    assert await cards(scene) == shown
+
+
+async def test_two_deletions_of_a_future_at_once_are_one(scene: Scene) -> None:
+    futures = scene.futures
+    (key,) = await futures.start(plan("use alpha"))
+    await futures.ended()
+    await asyncio.gather(futures.prune([key]), futures.prune([key]))
+    assert agents_there(scene) == set()
+    assert not stored_world_lines(scene.soul.session.dir)
+
+
+async def test_a_future_whose_deletion_is_refused_keeps_its_sub_agents(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    futures, soul = scene.futures, scene.soul
+    (key,) = await futures.start(plan("use alpha"))
+    await futures.ended()
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(soul.session.storage, "unlink", refused)
+        with pytest.raises(StorageTrouble):
+            await futures.prune([key])
+    assert await cards_of_line(scene, futures.state(key).world_line) == {"general-101": "done"}
+    assert await said_by(scene, "general-101") == ["I did alpha."]
+    await futures.prune([key])
+    assert agents_there(scene) == set()
+
+
+async def test_a_future_that_a_kill_left_is_found_after_the_work_folder_was_renamed(
+    scene: Scene,
+) -> None:
+    soul = scene.soul
+    await soul.aclose()
+    session, now = soul.session, scene.work.with_name("renamed")
+    name = f"{PREFIX}left"
+    fork = fork_session(session.storage, session.dir, None, name=name)
+    note = FutureNote(session.id, "", 0, 0, FutureChanged("k-1", "k", 1, "one"))
+    write_note(session.storage, fork, note)
+    other = await session.fork()
+    scene.work.rename(now)
+    store = SessionStore(scene.home)
+    store.move(session, now)
+    # A session that stays where the other one was takes nothing away from it.
+    scene.work.mkdir()
+    opened = await open_session(scene.launch._replace(resume=other.id))
+    await take_up(opened.soul)
+    await opened.soul.aclose()
+    assert fork.exists()
+    launch = launch_of(Options(work_dir=str(now), mode="sandboxed"))
+    opened = await open_session(launch._replace(resume=session.id))
+    await take_up(opened.soul)
+    assert not fork.exists()
+    assert [*stored_world_lines(opened.soul.session.dir)] == [1]
+    await opened.soul.aclose()

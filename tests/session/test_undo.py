@@ -347,3 +347,23 @@ async def test_the_disk_use_is_told_by_purpose(session: Session) -> None:
     assert (found.live, found.world_lines, found.record) == (live, 30, 300)
     assert found.other == 7_654_000 + small
     assert found.total == live + 30 + 300 + found.other
+
+
+@pytest.mark.parametrize("number", [999_999_999, 1_000_000_000, (1 << 53) - 1])
+async def test_a_number_that_no_line_can_have_hides_no_line(
+    context: Context, session: Session, number: int
+) -> None:
+    await say(context, "a", "b")
+    context.journal.note({"op": "future", "n": number, "key": "k"})
+    for _ in range(2):
+        await context.revert_to(1, reason="rewind")
+        await say(context, "b")
+    assert len(stored_world_lines(context.folder)) == 2
+    await context.revert_to(1, reason="rewind")
+    await say(context, "c")
+    await context.revert_to(1, reason="rewind")
+    assert len(stored_world_lines(context.folder)) == 4
+    await session.aclose()
+    await session.open()
+    await undo(session.context)
+    assert texts(session.context) == ["a", "c"]
