@@ -329,7 +329,15 @@ class FolderHistory:
         self.work, self.outside = work, outside
         self.chance = random.Random(seed)
         self.steps = [
-            *(self.fill, self.fill, self.touch, self.touch, self.move, self.exchange, self.exchange),
+            *(
+                self.fill,
+                self.fill,
+                self.touch,
+                self.touch,
+                self.move,
+                self.exchange,
+                self.exchange,
+            ),
             *(self.out, self.back, self.back, self.link, self.close, self.open, self.remove),
             *(self.repository, self.swap_with_outside, self.swap_with_outside),
         ]
