@@ -462,6 +462,13 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
             'that folder from now on. If the folder is not needed, delete it with `sandbox` "off".'
         )
         brief += f" · too many files to check for secrets, so hidden from commands: {named}"
+    if closed := sorted({*found.memory.closed} - {*found.closed}):
+        named = some_of([os.path.relpath(path, found.work) for path in closed], _MOST_NAMED)
+        facts.append(
+            f"The command left {named} without the right to read it, so it cannot be checked for secrets: sandboxed commands "
+            'cannot read that folder from now on. If it is needed, change its mode with `sandbox` "off".'
+        )
+        brief += f" · unreadable, so hidden from commands: {named}"
     return facts, brief
 
 

@@ -29,8 +29,10 @@ _KINDS: Final = (
     | inotify.CREATE
     | inotify.DELETE
 )
-NAMES: Final = inotify.MOVED_FROM | inotify.MOVED_TO | inotify.CREATE | inotify.DELETE
-"""The events of names that appear in a folder or vanish."""
+NAMES: Final = (
+    inotify.ATTRIB | inotify.MOVED_FROM | inotify.MOVED_TO | inotify.CREATE | inotify.DELETE
+)
+"""The events of names that appear in a folder or vanish, or may be readable or not from now on."""
 _PART_OF_LIMIT: Final = 3
 _LOCAL: Final = frozenset(
     {
@@ -53,9 +55,11 @@ _LOCAL: Final = frozenset(
 
 PLAIN: Final = 0
 AS_FOLDER: Final = 1
-"""The name is or was a folder that was created, moved or deleted: everything below it has to be scanned again."""
+"""The name is or was a folder that was created, moved or deleted, or has other rights: everything below it has to be scanned again."""
 CONTENT: Final = 2
 """The contents may have changed without a change of the file's times."""
+MOVED: Final = 4
+"""The folder was created, moved or deleted, so that another one may be at its path."""
 
 
 @dataclass(slots=True)
@@ -200,7 +204,9 @@ class TreeWatch:
                 elif kinds & inotify.IGNORED:
                     self._drop(number, told)
                 elif name:
-                    how = AS_FOLDER if kinds & inotify.IS_FOLDER else PLAIN
+                    how = PLAIN
+                    if kinds & inotify.IS_FOLDER:
+                        how = AS_FOLDER if kinds & inotify.ATTRIB else AS_FOLDER | MOVED
                     for path in self._paths.get(number, ()):
                         told.add(path, os.fsdecode(name), how)
 
@@ -209,7 +215,7 @@ class TreeWatch:
         for path in self._paths.pop(number, ()):
             self._numbers.pop(path, None)
             if path:
-                told.add_path(path, AS_FOLDER)
+                told.add_path(path, AS_FOLDER | MOVED)
             else:
                 told.is_lost = True
 

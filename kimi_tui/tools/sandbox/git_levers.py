@@ -10,6 +10,7 @@ a repository inside the repository. The policy protects git's settings and hooks
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections import deque
@@ -103,14 +104,21 @@ def _leads_back(tree: str, git: str) -> bool:
     return real_path(os.path.join(tree, named)) == git
 
 
-def inner_repositories(git: str) -> Iterator[str]:
-    """Yield the repositories inside a repository, as paths in it; not those of submodules, which git keeps in `modules`."""
+def inner_repositories(git: str, *, is_strict: bool = False) -> Iterator[str]:
+    """Yield the repositories inside a repository, as paths in it; not those of submodules, which git keeps in `modules`.
+
+    Raises:
+        PermissionError: with `is_strict`, one of the searched folders is closed (`is_closed`).
+    """
     waiting = deque([("", "")])
     n_seen = 0
     while waiting and n_seen < _MOST_INNER:
         n_seen += 1
         place, owner = waiting.popleft()
-        names, folders = _names_of(os.path.join(git, place))
+        folder = os.path.join(git, place)
+        if is_strict and is_closed(folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder.rstrip("/"))
+        names, folders = _names_of(folder)
         if place and names >= BARE:
             if not place[len(owner) :].lstrip("/").startswith("modules/"):
                 yield place
@@ -129,6 +137,14 @@ def is_of_objects(place: str, name: str) -> bool:
         name: the name of the folder.
     """
     return len(name) == 2 and name.isalnum() and not _FAN_OUT.isdisjoint(place.split("/"))
+
+
+def is_closed(folder: str) -> bool:
+    """Return whether a folder is there, and this user can list nothing in it or look at nothing in it. A command may: the owner
+    can open it again.
+    """
+    is_open = os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
+    return not is_open and os.path.isdir(folder)
 
 
 def _names_of(folder: str) -> tuple[set[str], list[str]]:

@@ -41,6 +41,7 @@ from kimi_tui.tools.sandbox.git_levers import (
     folders_in,
     held_levers,
     inner_repositories,
+    is_closed,
     levers,
     opened,
     path_in,
@@ -297,6 +298,8 @@ def policy_for(
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
     top, watch, nested = _look(work, memory, environ)
+    if work in watch.closed:
+        raise NoSandbox("the work folder cannot be read, so it cannot be checked for secrets")
     unseen = _gathered({path for path in watch.unseen if not _under(path, shown)}, work)
     if len(unseen) > _MOST_UNSEEN:
         raise NoSandbox(
@@ -310,9 +313,11 @@ def policy_for(
         kept |= {*tops, *filter(os.path.lexists, gits)}
         hidden |= {one for one in seen.secrets if one not in shown}
         hidden |= _gathered({one for one in seen.unseen if not _under(one, shown)}, path)
+        hidden |= {one for one in seen.closed if not _under(one, shown)}
     commons: list[str] = []
     hidden |= {path for path in watch.secrets if path not in shown and _under(path, (work, home))}
     hidden |= unseen
+    hidden |= {path for path in watch.closed if not _under(path, shown)}
     sockets = {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed these links since they were found; and links of the home folder may lead into the work folder.
     look.at("links", home, lambda: links_in(home, deepest=0))
@@ -561,6 +566,7 @@ class WatchedFiles:
         links: links with such names.
         repositories: their `.git` folders.
         unseen: folders that are too large to be searched completely.
+        closed: folders that this user cannot read. A command can open those of the user again.
         memory: the memory of the scan.
         sockets: paths that are neither a file, a folder nor a link.
         partly: files at the top in which only some keys run later, with their contents.
@@ -574,6 +580,7 @@ class WatchedFiles:
     links: tuple[str, ...]
     repositories: tuple[str, ...]
     unseen: tuple[str, ...]
+    closed: tuple[str, ...]
     memory: FolderMemory
     sockets: tuple[str, ...]
     partly: Mapping[str, _Held]
@@ -652,6 +659,7 @@ class _Listing(NamedTuple):
         deeper: folders that are searched only for repositories.
         is_cut: whether the folder has more entries than are read.
         is_plain: whether it has nothing but folders to search, as nearly all have.
+        is_closed: whether this user cannot list it, or look at what is in it.
     """
 
     stamp: _Stamp | None
@@ -665,10 +673,23 @@ class _Listing(NamedTuple):
     deeper: list[str]
     is_cut: bool
     is_plain: bool
+    is_closed: bool = False
 
     def has_same(self, other: _Listing) -> bool:
         """Return whether two listings are the same for the policy, whatever other files there are."""
         return self[2:] == other[2:]
+
+
+_CLOSED = _Listing(
+    *(None, 0, [], [], []),
+    is_bare=False,
+    sockets=[],
+    named=[],
+    deeper=[],
+    is_cut=False,
+    is_plain=True,
+    is_closed=True,
+)
 
 
 class _UpperPart(NamedTuple):
@@ -682,6 +703,7 @@ class _UpperPart(NamedTuple):
         deep: those that are searched only for repositories, if they have any.
         packages: folders of installed packages.
         unseen: folders that are too large to be searched completely.
+        closed: folders that this user cannot read.
         ways: how each of the folders is listed.
         n_looked_at: the number of entries that were read.
     """
@@ -693,8 +715,17 @@ class _UpperPart(NamedTuple):
     deep: Sequence[str] = ()
     packages: Sequence[str] = ()
     unseen: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
     ways: Mapping[str, _Way] = {}
     n_looked_at: int = 0
+
+    def inner(self, folder: str) -> list[str]:
+        """Return the paths of the folders in a folder that are searched."""
+        listing = self.listings.get(folder)
+        if listing is None:
+            return []
+        deeper = (os.path.join(folder, name) for name in listing.deeper)
+        return [*(path for path, _, _ in listing.folders), *deeper]
 
 
 class _Way(NamedTuple):
@@ -724,12 +755,14 @@ class FolderMemory:
     Attributes:
         outside: the results about folders outside the work folder.
         unseen: folders of the last scan that are too large to be searched completely.
+        closed: folders of the last scan that this user cannot read.
         lock: held by a scan.
     """
 
     def __init__(self) -> None:
         self.outside = Remembered()
         self.unseen: tuple[str, ...] = ()
+        self.closed: tuple[str, ...] = ()
         self.lock = threading.Lock()
         self._walk = _UpperPart("", {}, {})
         self._top: tuple[int, int] | None = None
@@ -760,10 +793,10 @@ class FolderMemory:
         if top is None or self._top != top[:2]:
             self._quiet.clear()
         self._top = top and top[:2]
-        self._quiet.begin(len(last.listings))
+        self._quiet.begin(work, len(last.listings), last.inner)
         if not self._is_as_before(last):
             self._walk = last = self._walked(work, last.listings, in_home)
-            self.unseen = last.unseen
+            self.unseen, self.closed = last.unseen, last.closed
         return last
 
     def _is_as_before(self, last: _UpperPart) -> bool:
@@ -775,7 +808,8 @@ class FolderMemory:
             return False
         n_looked_at = last.n_looked_at
         now: dict[str, _Listing] = {}
-        for folder in restless:
+        # A folder is watched after the one above it.
+        for folder in sorted(restless):
             before, way = last.listings[folder], last.ways[folder]
             listing = self._listed(folder, before, way)
             if listing is None or not listing.has_same(before):
@@ -796,6 +830,7 @@ class FolderMemory:
         deep: list[str] = []
         packages: list[str] = []
         unseen: list[str] = []
+        closed: list[str] = []
         deeper: list[str] = []
         # Known folders come first, so that a command that fills the work folder hides no secret from this scan.
         waiting: deque[tuple[str, tuple[str, ...], bool]] = deque([(work, (), False)])
@@ -814,6 +849,8 @@ class FolderMemory:
             if listing is None:
                 continue
             listings[folder], ways[folder] = listing, way
+            if listing.is_closed:
+                closed.append(folder)
             if listing.n_entries > room:
                 unseen.append(folder)
             if not is_top and not (listing.is_cut and listing is before):
@@ -833,12 +870,16 @@ class FolderMemory:
             if listing is None:
                 continue
             listings[folder], ways[folder] = listing, _DEEP
+            if listing.is_closed:
+                closed.append(folder)
             if listing.gits or listing.is_bare:
                 deep.append(folder)
             if len(deeper) < _MOST_DEEP:
                 deeper += [os.path.join(folder, name) for name in listing.deeper]
         return _UpperPart(
-            work, in_home, listings, found, deep, packages, tuple(unseen), ways, n_looked_at
+            *(work, in_home, listings, found, deep, packages, tuple(unseen), tuple(closed)),
+            ways,
+            n_looked_at,
         )
 
     def _listed(
@@ -851,10 +892,12 @@ class FolderMemory:
         if known is not None:
             quiet.watch(folder)
         listing = _listing(folder, known, way, room)
-        if listing is not None and listing is known:
+        if listing is None:
+            quiet.forget(folder)
+        elif listing is known and not listing.is_closed:
             quiet.add(folder)
         else:
-            quiet.forget(folder)
+            quiet.unsettle(folder)
         return listing
 
 
@@ -924,6 +967,7 @@ def _look(
         tuple(links),
         tuple(git for git in gits if os.path.isdir(git) and not os.path.islink(git)),
         walk.unseen,
+        walk.closed,
         memory,
         tuple(sockets),
         _partly_run(work),
@@ -985,8 +1029,12 @@ def _listing(
     if known is not None and known.stamp == stamp and _fits(known, room):
         return known
     now = time.time_ns()
+    if is_closed(folder):
+        return _CLOSED
     try:
         listing = os.scandir(folder)
+    except PermissionError:
+        return _CLOSED
     except OSError:
         return None
     secret, later = protected_names.secrets(), protected_names.runs_later()
@@ -1203,6 +1251,10 @@ def _of_git(git: str, *, makes_hooks: bool = True, creates: bool = True) -> Iter
     """Yield the paths in a repository that decide which programs git runs; with `creates`, missing ones are created."""
     if not os.path.isdir(git) or os.path.islink(git):
         return
+    try:
+        inner = [*inner_repositories(git, is_strict=True)]
+    except PermissionError as error:
+        raise NoSandbox(f"{error.filename} cannot be read, so it cannot be protected") from None
     modules = [*_modules(git)]
     for path in (git, *modules) if makes_hooks and creates else ():
         for name in ("hooks", *ADDRESSES) if path == git else ("hooks",):
@@ -1233,7 +1285,7 @@ def _of_git(git: str, *, makes_hooks: bool = True, creates: bool = True) -> Iter
                     create_file(name, folder, b"", mode=0o644)
                     yield inner
     if makes_hooks:
-        for place in inner_repositories(git):
+        for place in inner:
             inner_git = os.path.join(git, place)
             yield from _of_git(inner_git, makes_hooks=False, creates=creates)
 

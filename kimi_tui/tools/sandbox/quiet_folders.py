@@ -1,8 +1,9 @@
 """`QuietFolders`: which folders of a large tree hold the same names as when they were last looked at, as the kernel tells.
 
 Asking every folder for its times costs some microseconds each, which is more than all else around a command where there are
-thousands. A watched folder that nothing was told of needs no look. Where the kernel does not tell (other systems, network file
-systems, too few watches) no folder is quiet. A mount is not told: each folder is looked at again after `_MOST_AGE_S`.
+thousands. A watched folder that nothing was told of needs no look. A watch goes with the folder, not with its path, so a path
+leads to the watched folder only as long as all folders above it are watched too: these tell when one of them is moved. Where
+the kernel does not tell (other systems, network file systems, too few watches) no folder is quiet.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable, Iterable
 
-from kimi_tui.workspace.tree_watch import AS_FOLDER, NAMES, Told, TreeWatch
+from kimi_tui.tools.sandbox.mount_watch import MountWatch
+from kimi_tui.workspace.protected_names import folded
+from kimi_tui.workspace.tree_watch import AS_FOLDER, MOVED, NAMES, Told, TreeWatch
 
 _FROM_FOLDERS = 500
 """With fewer folders the watches cost more than they save."""
@@ -20,6 +24,7 @@ _PART_OF_LIMIT = 8
 _MOST_MOVED = 20
 """After more moved and deleted folders all are looked at again, because what is below each is found among all."""
 _MOST_AGE_S = 60.0
+"""Each folder is looked at again after this time, whatever was told."""
 
 
 class QuietFolders:
@@ -30,77 +35,133 @@ class QuietFolders:
     """
 
     def __init__(self) -> None:
+        self._top = ""
         self._watch: TreeWatch | None = None
+        self._mounts = MountWatch()
         self._is_tried = False
         self.folders: set[str] = set()
+        self._restless: set[str] = set()
+        """The other folders that were watched. With each folder of both, the one above it is in one of them, but for the top."""
+        self._gone: list[str] = []
         self._looked_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self.folders)
 
-    def begin(self, n_folders: int) -> None:
+    def begin(self, top: str, n_folders: int, inner: Callable[[str], Iterable[str]]) -> None:
         """Hear what was told since the last call, before the tree is looked at.
 
         Args:
+            top: the path of the tree; `clear` is called before another one begins.
             n_folders: the number of folders in the tree, as far as it is known.
+            inner: returns the paths of the folders in a folder, as the last look found them.
         """
+        self._top = top
         if not self._is_tried and n_folders >= _FROM_FOLDERS:
             self._is_tried = True
-            with contextlib.suppress(OSError):
-                self._watch = TreeWatch(part_of_limit=_PART_OF_LIMIT, kinds=NAMES)
+            self._open()
         if self._watch is None:
             return
         told = Told()
         self._watch.tell(told)
         now = time.monotonic()
-        if told.is_lost or not self._watch.is_open or now - self._looked_at > _MOST_AGE_S:
-            self.folders.clear()
+        if told.is_lost or not self._watch.is_open or self._mounts.changed():
+            self.clear()
             self._looked_at = now
             return
-        self.folders.difference_update(told.names)
-        moved: list[str] = []
+        if now - self._looked_at > _MOST_AGE_S:
+            self._restless |= self.folders
+            self.folders.clear()
+            self._looked_at = now
+        for folder in told.names:
+            self.unsettle(folder)
+        moved = self._gone
         for folder, names in told.names.items():
-            paths = (os.path.join(folder, name) for name, how in names.items() if how & AS_FOLDER)
-            moved += [path for path in paths if path in self.folders or self._watch.has(path)]
+            if some := [name for name, how in names.items() if how & MOVED]:
+                moved += self._known(folder, some, inner)
+            if some := [name for name, how in names.items() if how & AS_FOLDER]:
+                for path in self._known(folder, some, inner):
+                    self.unsettle(path)
+        self._gone = []
         if len(moved) > _MOST_MOVED:
             self.clear()
         else:
             for path in moved:
                 self._forget_all(path, self._watch)
 
+    def _open(self) -> None:
+        with contextlib.suppress(OSError):
+            self._watch = TreeWatch(part_of_limit=_PART_OF_LIMIT, kinds=NAMES)
+
+    def _has(self, path: str) -> bool:
+        return path in self.folders or path in self._restless
+
+    def _known(
+        self, folder: str, names: list[str], inner: Callable[[str], Iterable[str]]
+    ) -> list[str]:
+        """Return the folders that were watched below these names of a folder."""
+        found = [path for name in names if self._has(path := f"{folder}/{name}")]
+        if len(found) < len(names) and self._has(folder):
+            # Where case is ignored, the kernel tells the name by which a program asked for the folder.
+            spelled = {folded(name) for name in names}
+            found += [
+                path
+                for path in inner(folder)
+                if self._has(path) and folded(path.rpartition("/")[2]) in spelled
+            ]
+        return list(dict.fromkeys(found))
+
     def _forget_all(self, path: str, watch: TreeWatch) -> None:
         """Forget a folder that was created, moved or deleted, and everything below it."""
-        self.folders.discard(path)
-        for one in watch.below(path):
-            self.forget(one)
+        for one in (path, *watch.below(path)):
+            self.folders.discard(one)
+            self._restless.discard(one)
+            watch.forget(one)
 
     def watch(self, path: str) -> None:
-        """Watch a folder from now on, unless it is watched; call it before the look after which the folder may be quiet."""
+        """Watch a folder from now on, unless it is watched; call it before the look after which the folder may be quiet, and for
+        the folders above it first.
+        """
         watch = self._watch
-        if watch is None or not watch.is_open or watch.has(path):
+        if watch is None or not watch.is_open or self._has(path):
             return
-        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        if path != self._top and not self._has(path.rpartition("/")[0]):
+            return
+        # A folder that cannot be read cannot be watched.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):
             folder = os.open(path, flags)
             try:
-                watch.add(path, folder, os.fstat(folder).st_dev)
+                if watch.add(path, folder, os.fstat(folder).st_dev):
+                    self._restless.add(path)
             finally:
                 os.close(folder)
 
     def add(self, path: str) -> None:
         """Take a watched folder as quiet: a look that began after `watch` found it unchanged."""
-        if self._watch is not None and self._watch.has(path):
+        if path in self._restless:
+            self._restless.discard(path)
             self.folders.add(path)
 
+    def unsettle(self, path: str) -> None:
+        """Take a folder as not quiet, as it was found changed; it stays watched."""
+        if path in self.folders:
+            self.folders.discard(path)
+            self._restless.add(path)
+
     def forget(self, path: str) -> None:
-        """Stop watching a folder, which is another one now or gone."""
-        self.folders.discard(path)
-        if self._watch is not None:
-            self._watch.forget(path)
+        """Stop watching a folder that cannot be listed any more, and all below it, with the next `begin`."""
+        if self._has(path):
+            self.unsettle(path)
+            self._gone.append(path)
 
     def clear(self) -> None:
         """Stop watching all folders."""
         self.folders.clear()
-        if self._watch is not None:
-            for path in self._watch.below(""):
-                self._watch.forget(path)
+        self._restless.clear()
+        self._gone.clear()
+        if self._watch is not None and len(self._watch):
+            # The kernel would tell the end of each single watch, and lose events of more than 16,384.
+            self._watch.close()
+            self._watch = None
+            self._open()

@@ -1,0 +1,46 @@
+"""`MountWatch`: whether something was mounted or unmounted, as the kernel tells (Linux).
+
+A mount changes what is at a path without a change of any time or name of a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+
+_TABLE = "/proc/self/mountinfo"
+
+
+class MountWatch:
+    """The table of mounts of this process. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._owner = 0
+        self._table = -1
+        self._waiter = select.poll()
+
+    def changed(self) -> bool:
+        """Return whether the table may have changed since the last call; always for the first one, never where no kernel tells."""
+        if self._owner != os.getpid():
+            # A forked process shares the descriptor, and with it what was told.
+            self._owner = os.getpid()
+            self._open()
+            return True
+        return self._table >= 0 and bool(self._waiter.poll(0))
+
+    def _open(self) -> None:
+        self._close()
+        with contextlib.suppress(OSError):
+            self._table = os.open(_TABLE, os.O_RDONLY | os.O_CLOEXEC)
+            self._waiter.register(self._table, select.POLLPRI)
+
+    def _close(self) -> None:
+        if self._table >= 0:
+            self._waiter.unregister(self._table)
+            os.close(self._table)
+            self._table = -1
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self._close()
