@@ -351,8 +351,9 @@ class FolderHistory:
         return step.__name__
 
     def some(self, top: Path | None = None) -> Path:
-        found = sorted(Path(one) for one, _, _ in os.walk(top or self.work))[1:]
-        return self.chance.choice(found or [self.new(top or self.work)])
+        top = top or self.work
+        found = sorted(Path(one) for one, _, _ in os.walk(top) if ".git" not in one)[1:]
+        return self.chance.choice(found or [self.new(top)])
 
     def new(self, top: Path) -> Path:
         return top.joinpath(
@@ -427,11 +428,11 @@ def test_after_folders_changed_places_the_policy_is_that_of_a_fresh_look(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 108))
 def test_after_folders_changed_places_often_the_policy_is_that_of_a_fresh_look(
     seed: int, looked: Looked
 ) -> None:
-    play_folders(looked, seed, 200)
+    play_folders(looked, seed, 100)
 
 
 @pytest.mark.sample
