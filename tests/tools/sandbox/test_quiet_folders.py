@@ -69,6 +69,15 @@ class Looked:
     def look(self) -> Any:
         return policy_for(self.work, SandboxSettings(), self.environ, memory=self.memory)
 
+    def look_inside(self, memory: FolderMemory) -> list[object]:
+        """Return all that a look at the work folder alone finds."""
+        top, watch, repositories = policy_module._look(str(self.work), memory, self.environ)
+        found = (top, watch.secrets, watch.links, watch.repositories, watch.unseen, watch.closed)
+        return [watch.stamps, set(watch.sockets), set(repositories), *map(set, found)]
+
+    def check_inside(self, what: str) -> None:
+        assert self.look_inside(self.memory) == self.look_inside(FolderMemory()), what
+
     def n_asked(self) -> int:
         """Return how many folders below the work folder a look asks for their times."""
         self.asked.clear()
@@ -413,9 +422,11 @@ def play_folders(looked: Looked, seed: int, steps: int) -> None:
             done = [history.step() for _ in range(history.chance.choice([1, 1, 2, 4]))]
             if history.chance.random() < 0.3:
                 looked.tick()
-            looked.check(f"seed {seed}: {done}")
+            looked.check_inside(f"seed {seed}: {done}")
             if history.chance.random() < 0.4:
-                looked.settle()
+                for _ in range(3):
+                    looked.tick()
+                    looked.look_inside(looked.memory)
         history.open()
 
 

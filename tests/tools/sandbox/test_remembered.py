@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,24 @@ class Asked:
             return links_to(self.path), os.path.isfile(self.path), listed
 
         return self.kept.look().at("one", key, compute)
+
+
+def test_no_result_holds_once_something_was_mounted(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b").symlink_to(tmp_path)
+    asked = Asked(tmp_path / "a/b")
+    settle()
+    before = asked()
+    assert asked() == before
+    assert asked.n == 1
+    mounted = ["mount", "-t", "tmpfs", "none", tmp_path / "a"]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("only root mounts")
+    try:
+        assert asked() == (([], str(tmp_path / "a/b")), False, None)
+    finally:
+        subprocess.run(["umount", tmp_path / "a"], check=True)
+    assert asked() == before
 
 
 def test_a_result_is_kept_until_its_arguments_or_its_files_change(tmp_path: Path) -> None:
