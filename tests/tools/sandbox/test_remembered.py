@@ -65,6 +65,34 @@ def test_no_result_holds_once_something_was_mounted(tmp_path: Path) -> None:
     assert asked() == before
 
 
+def test_a_home_folder_that_is_a_link_to_another_one_now_has_its_own_secrets(
+    tmp_path: Path,
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name / ".cache/pip").mkdir(parents=True)
+        (tmp_path / name / ".config").mkdir()
+    (tmp_path / "second/.ssh").mkdir()
+    (tmp_path / "second/.env").touch()
+    (tmp_path / "work").mkdir()
+    home = tmp_path / "home"
+    home.symlink_to("first")
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"], "KIMI_TUI_HOME": str(tmp_path / "a")}
+    memory = FolderMemory()
+    settle()
+
+    def policy(memory: FolderMemory) -> dict[str, object]:
+        found = policy_for(tmp_path / "work", SandboxSettings(), environ, memory=memory)
+        names = ("hidden", "kept", "links", "pinned", "writable", "caches", "home")
+        return {name: getattr(found, name) for name in names}
+
+    assert policy(memory) == policy(memory) == policy(FolderMemory())
+    (tmp_path / "new").symlink_to("second")
+    os.replace(tmp_path / "new", home)
+    now, fresh = policy(memory), policy(FolderMemory())
+    for name, want in fresh.items():
+        assert now[name] == want, name
+
+
 def test_a_result_is_kept_until_its_arguments_or_its_files_change(tmp_path: Path) -> None:
     asked = Asked(tmp_path / "a/b")
     settle()
