@@ -29,8 +29,10 @@ from support.ordinary_rights import ordinary_rights
 
 from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.shell import _noticed
 from kimi_tui.tools.supervised import marked
 from kimi_tui.tools.supervisor import supervised, told
 
@@ -763,3 +765,20 @@ async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
         last = beat.read_bytes() if beat.exists() else b""
         await asyncio.sleep(0.06)
         assert (beat.read_bytes() if beat.exists() else b"") == last
+
+
+async def test_a_folder_that_a_command_closed_is_named(sandbox: Sandbox, outside: Outside) -> None:
+    written(outside.work / "plain/file", "")
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    try:
+        shell = ["/bin/bash", "--noprofile", "--norc", "-c", "chmod 000 plain"]
+        confined = here.confined(shell, outside.work)
+        await command_of(confined, outside.work).run()
+        with ordinary_rights():
+            watch = GitWatch()
+            facts, brief = _noticed(confined, WatchedCommand(confined.policy.watch), watch)
+    finally:
+        here.remove_temporary()
+    assert "left plain without the right to read it" in facts[0]
+    assert "plain" in brief
