@@ -568,7 +568,8 @@ def test_a_read_that_was_refused_is_named_with_the_setting_that_allows_it(home: 
     (packages / "odd_finder.py").mkdir()
     write(home / "code/found/found/__init__.py")
     write(home / "code/no/x")
-    write(home / "code/work/.venv/lib/other")
+    # An interpreter without packages is passed over.
+    write(home / "code/work/.venv/lib/python3.12/x")
     (home / "code/work/node_modules").mkdir()
     (home / "code/work/node_modules/sib").symlink_to(home / "code/sib")
     write(home / "code/sib/index.js")
