@@ -213,14 +213,15 @@ class _Ahead:
             self._process.wait(_END_S)
 
 
-_Stamps = tuple[tuple[int, int] | None, ...]
+_Stamps = tuple[tuple[int | str, int] | None, ...]
 
 
 def _stamps(words: Sequence[str], work_dir: str) -> _Stamps:
     """Return the device and the number of the work folder and of each cache below a layer: an overlay goes on showing one that
-    another has taken the place of. The folder of the layers tells by its time of layers that other commands have begun.
+    another has taken the place of. The names and numbers of the layers tell of those that other commands have begun; the time of
+    their folder would tell of a lock, too, that the process itself makes.
     """
-    found: list[tuple[int, int] | None] = []
+    found: list[tuple[int | str, int] | None] = []
     layered = (f"/{word.partition('/')[2]}" for word in words if word.startswith("layer:"))
     for path in (work_dir, *layered):
         try:
@@ -231,9 +232,10 @@ def _stamps(words: Sequence[str], work_dir: str) -> _Stamps:
             found.append((status.st_dev, status.st_ino))
     for word in words:
         if word.startswith("layers:"):
-            with contextlib.suppress(OSError):
-                status = os.stat(word.partition(":")[2])
-                found.append((status.st_ino, status.st_mtime_ns))
+            folder = word.partition(":")[2]
+            with contextlib.suppress(OSError), os.scandir(folder) as listing:
+                layers = [(item.name, item.inode()) for item in listing if item.name.isdecimal()]
+                found += sorted(layers)
     return tuple(found)
 
 

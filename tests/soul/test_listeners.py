@@ -893,7 +893,7 @@ async def test_two_listeners_know_the_same_after_each_operation(tmp_path: Path, 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("attended", [False, True])
 async def test_two_listeners_know_the_same_after_each_of_a_thousand(
     tmp_path: Path, done: Counter[str], *, attended: bool

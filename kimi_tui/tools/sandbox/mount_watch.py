@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import weakref
+from collections.abc import Callable
 
 _TABLE = "/proc/self/mountinfo"
 
@@ -17,8 +19,8 @@ class MountWatch:
 
     def __init__(self) -> None:
         self._owner = 0
-        self._table = -1
         self._waiter = select.poll()
+        self._close: Callable[[], object] = _nothing
 
     def changed(self) -> bool:
         """Return whether the table may have changed since the last call; always for the first one, never where no kernel tells."""
@@ -27,20 +29,16 @@ class MountWatch:
             self._owner = os.getpid()
             self._open()
             return True
-        return self._table >= 0 and bool(self._waiter.poll(0))
+        return bool(self._waiter.poll(0))
 
     def _open(self) -> None:
         self._close()
+        self._waiter, self._close = select.poll(), _nothing
         with contextlib.suppress(OSError):
-            self._table = os.open(_TABLE, os.O_RDONLY | os.O_CLOEXEC)
-            self._waiter.register(self._table, select.POLLPRI)
+            table = os.open(_TABLE, os.O_RDONLY | os.O_CLOEXEC)
+            self._close = weakref.finalize(self, os.close, table)
+            self._waiter.register(table, select.POLLPRI)
 
-    def _close(self) -> None:
-        if self._table >= 0:
-            self._waiter.unregister(self._table)
-            os.close(self._table)
-            self._table = -1
 
-    def __del__(self) -> None:
-        with contextlib.suppress(OSError):
-            self._close()
+def _nothing() -> None:
+    pass

@@ -1252,7 +1252,7 @@ def _of_git(git: str, *, makes_hooks: bool = True, creates: bool = True) -> Iter
     if not os.path.isdir(git) or os.path.islink(git):
         return
     try:
-        inner = [*inner_repositories(git, is_strict=True)]
+        nested = [*inner_repositories(git, is_strict=True)]
     except PermissionError as error:
         raise NoSandbox(f"{error.filename} cannot be read, so it cannot be protected") from None
     modules = [*_modules(git)]
@@ -1285,7 +1285,7 @@ def _of_git(git: str, *, makes_hooks: bool = True, creates: bool = True) -> Iter
                     create_file(name, folder, b"", mode=0o644)
                     yield inner
     if makes_hooks:
-        for place in inner:
+        for place in nested:
             inner_git = os.path.join(git, place)
             yield from _of_git(inner_git, makes_hooks=False, creates=creates)
 

@@ -5,20 +5,22 @@ takes hundreds of system calls. Such a result depends on names that it looked up
 which are noted (`filesystem.note_path`). A name appears, vanishes or becomes something else only with a new change time of its
 folder, which no command can set. So a result holds while inode and times of those folders and files are the same. A folder that
 changed so recently that an equal time proves nothing (`/tmp` always has) cannot tell of its names: those that exist are looked
-at themselves, and with one that is missing there the result is not kept. A change that no time shows, such as a new mount, is seen after
-`_MOST_AGE_S` at the latest; a command that started before it would run with the same result.
+at themselves, and with one that is missing there the result is not kept. No result holds once something was mounted or unmounted.
+A change that nothing shows is seen after `_MOST_AGE_S` at the latest.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from kimi_tui.filesystem import SETTLED_NS, noted_paths
+from kimi_tui.tools.sandbox.mount_watch import MountWatch
 
 T = TypeVar("T")
 
@@ -86,9 +88,15 @@ class Remembered:
 
     def __init__(self) -> None:
         self._results: dict[str, _Result] = {}
+        self._mounts = MountWatch()
+        self._lock = threading.Lock()
 
     def look(self) -> OutsideLook:
         """Begin a look at the file system; a result that holds is checked once in it."""
+        with self._lock:
+            if self._mounts.changed():
+                # A look that has begun already goes on with its own, and what it finds is not kept.
+                self._results = {}
         return OutsideLook(self._results, {})
 
 

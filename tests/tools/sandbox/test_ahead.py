@@ -25,6 +25,7 @@ from support.watching import alive, memory_of, until
 from kimi_tui.tools import prepared, shell, supervisor
 from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
+from kimi_tui.tools.sandbox import policy
 from kimi_tui.tools.sandbox.layers import folder_of
 from kimi_tui.tools.sandbox.layers import reset as reset_of
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
@@ -393,13 +394,38 @@ def test_an_answer_that_comes_late_is_not_that_of_the_next_request(
         os.close(descriptor)
 
 
-async def test_a_layer_that_another_command_began_is_seen(ahead: Ahead) -> None:
+async def test_a_layer_that_another_command_began_is_seen(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A socket that another program on this machine renames would be one more thing to hide.
+    monkeypatch.setattr(policy, "stray_sockets", lambda *_: [])
     await ahead.said("true")
     layer = Path(folder_of(ahead.sandbox.environ, str(ahead.work))) / "1"
     (layer / "upper/home/.cache/pip").mkdir(parents=True)
     (layer / "upper/home/.cache/pip/theirs").write_text("theirs\n")
     assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
     assert ahead.used == []
+    assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
+    assert ahead.used == [True]
+
+
+async def test_a_lock_made_while_it_was_set_up_does_not_end_it(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "stray_sockets", lambda *_: [])
+    await ahead.said("true")
+    words = ahead.made("true").words
+    layers = Path(folder_of(ahead.sandbox.environ, str(ahead.work)))
+    (layers / "1/upper/home/.cache/pip").mkdir(parents=True)
+    (layers / "1/upper/home/.cache/pip/theirs").write_text("theirs\n")
+    # The last command's namespaces are not taken apart yet, so the second layer is taken, which has no lock so far.
+    ahead.own.end_ahead()
+    with contextlib.ExitStack() as stack:
+        lock = os.open(layers / "0.lock", os.O_RDONLY)
+        stack.callback(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        await ahead.waits_again(words)
+    assert (layers / "1.lock").exists()
     assert await ahead.said("cat ~/.cache/pip/theirs") == "theirs\n"
     assert ahead.used == [True]
 

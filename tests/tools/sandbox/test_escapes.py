@@ -25,11 +25,14 @@ from uuid import uuid4
 
 import pytest
 from support.covered import bubblewrap, command_of, whole_sandbox
+from support.ordinary_rights import ordinary_rights
 
 from kimi_tui.tools.process import RunningCommand
 from kimi_tui.tools.sandbox import confine
+from kimi_tui.tools.sandbox.git_watch import GitWatch, WatchedCommand
 from kimi_tui.tools.sandbox.policy import NoSandbox, SandboxSettings, policy_for, refused
 from kimi_tui.tools.sandbox.sandbox import Sandbox
+from kimi_tui.tools.shell import _noticed
 from kimi_tui.tools.supervised import marked
 from kimi_tui.tools.supervisor import supervised, told
 
@@ -302,6 +305,41 @@ async def test_what_lies_over_a_hidden_folder_is_closed_and_stays_empty(
     assert closed == "0"
     assert "cannot touch" in refused_to_touch
     assert not listed or "Permission denied" in listed[0]
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o300, 0o600])
+async def test_a_folder_that_a_command_closed_is_opened_by_none(
+    sandbox: Sandbox, outside: Outside, mode: int
+) -> None:
+    for name in ("plain", "deep/1/2/3/4"):
+        written(outside.work / name / ".env", outside.secret)
+        (outside.work / name / "inner/.git/hooks").mkdir(parents=True)
+    closes = f"chmod {mode:o} plain deep/1/2/3/4; stat -c %a plain deep/1/2/3/4"
+    assert (await run_in(sandbox, closes, outside)).split() == [f"{mode:o}"] * 2
+    opens = (
+        "for one in plain deep/1/2/3/4; do chmod 700 $one; echo on > $one/inner/.git/hooks/pre-commit; done; "
+        "cat plain/.env"
+    )
+    with ordinary_rights():
+        said = await run_in(sandbox, opens, outside)
+    assert outside.secret not in said
+    for name in ("plain", "deep/1/2/3/4"):
+        (outside.work / name).chmod(0o700)
+        assert not (outside.work / name / "inner/.git/hooks/pre-commit").exists()
+
+
+@pytest.mark.parametrize("name", ["", ".git", ".git/hooks", ".git/modules"])
+def test_a_closed_repository_or_work_folder_is_refused(tmp_path: Path, name: str) -> None:
+    work = tmp_path / "work"
+    (work / ".git/modules").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    environ = {"HOME": str(tmp_path), "KIMI_TUI_HOME": str(tmp_path / "app")}
+    (work / name).chmod(0o300)
+    with ordinary_rights(), pytest.raises(NoSandbox, match="cannot be read"):
+        policy_for(work, SandboxSettings(), environ)
+    (work / name).chmod(0o700)
+    with ordinary_rights():
+        policy_for(work, SandboxSettings(), environ)
 
 
 async def test_no_link_on_the_way_to_what_is_guarded_is_changed(
@@ -727,3 +765,20 @@ async def test_nothing_gets_out(sandbox: Sandbox, outside: Outside) -> None:
         last = beat.read_bytes() if beat.exists() else b""
         await asyncio.sleep(0.06)
         assert (beat.read_bytes() if beat.exists() else b"") == last
+
+
+async def test_a_folder_that_a_command_closed_is_named(sandbox: Sandbox, outside: Outside) -> None:
+    written(outside.work / "plain/file", "")
+    environ = {**os.environ, "HOME": str(outside.home), "KIMI_TUI_HOME": str(outside.app)}
+    here = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+    try:
+        shell = ["/bin/bash", "--noprofile", "--norc", "-c", "chmod 000 plain"]
+        confined = here.confined(shell, outside.work)
+        await command_of(confined, outside.work).run()
+        with ordinary_rights():
+            watch = GitWatch()
+            facts, brief = _noticed(confined, WatchedCommand(confined.policy.watch), watch)
+    finally:
+        here.remove_temporary()
+    assert "left plain without the right to read it" in facts[0]
+    assert "plain" in brief

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,52 @@ class Asked:
             return links_to(self.path), os.path.isfile(self.path), listed
 
         return self.kept.look().at("one", key, compute)
+
+
+def test_no_result_holds_once_something_was_mounted(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b").symlink_to(tmp_path)
+    asked = Asked(tmp_path / "a/b")
+    settle()
+    before = asked()
+    assert asked() == before
+    assert asked.n == 1
+    mounted = ["mount", "-t", "tmpfs", "none", tmp_path / "a"]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("only root mounts")
+    try:
+        assert asked() == (([], str(tmp_path / "a/b")), False, None)
+    finally:
+        subprocess.run(["umount", tmp_path / "a"], check=True)
+    assert asked() == before
+
+
+def test_a_home_folder_that_is_a_link_to_another_one_now_has_its_own_secrets(
+    tmp_path: Path,
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name / ".cache/pip").mkdir(parents=True)
+        (tmp_path / name / ".config").mkdir()
+    (tmp_path / "second/.ssh").mkdir()
+    (tmp_path / "second/.env").touch()
+    (tmp_path / "work").mkdir()
+    home = tmp_path / "home"
+    home.symlink_to("first")
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"], "KIMI_TUI_HOME": str(tmp_path / "a")}
+    memory = FolderMemory()
+    settle()
+
+    def policy(memory: FolderMemory) -> dict[str, object]:
+        found = policy_for(tmp_path / "work", SandboxSettings(), environ, memory=memory)
+        names = ("hidden", "kept", "links", "pinned", "writable", "caches", "home")
+        return {name: getattr(found, name) for name in names}
+
+    assert policy(memory) == policy(memory) == policy(FolderMemory())
+    (tmp_path / "new").symlink_to("second")
+    os.replace(tmp_path / "new", home)
+    now, fresh = policy(memory), policy(FolderMemory())
+    for name, want in fresh.items():
+        assert now[name] == want, name
 
 
 def test_a_result_is_kept_until_its_arguments_or_its_files_change(tmp_path: Path) -> None:
