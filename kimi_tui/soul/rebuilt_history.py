@@ -22,12 +22,12 @@ from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.prompts import INTERRUPTED
-from kimi_tui.session.context import Context
-from kimi_tui.session.context_index import EMPTY_WORLD_LINE, WorldLineContent
+from kimi_tui.session.context import Context, scan_world_line
+from kimi_tui.session.context_index import EMPTY_WORLD_LINE, StoredMessages, WorldLineContent
 from kimi_tui.session.errors import UnknownWorldLine
 from kimi_tui.session.journal import FUTURE, JournalEntry
 from kimi_tui.session.jsonl import parse
-from kimi_tui.session.rotation import LIVE_NAME
+from kimi_tui.session.rotation import LIVE_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import StoredWorldLines, WorldLine, shared_checkpoints
@@ -204,7 +204,7 @@ def with_futures_told(session: Session, records: Sequence[EventRecord]) -> Seque
             case ev.WorldLineAdded(n=n) as event:
                 untold[n] = _Untold(event)
             case LineChanged(op=op, to_line=n) if op in SWITCHES and n in untold:
-                # The file of a line that was deleted since cannot be read.
+                # A line that was deleted since cannot be read if no other one began with all of it.
                 with contextlib.suppress(UnknownWorldLine):
                     told = _switch_told(session, records, record, lines, stored, untold)
             case _:
@@ -216,6 +216,33 @@ def with_futures_told(session: Session, records: Sequence[EventRecord]) -> Seque
                 untold.pop(edit.left, None)
         found += told
     return found
+
+
+def _line_added(
+    session: Session, stored: StoredWorldLines, added: ev.WorldLineAdded, until: str
+) -> WorldLineContent:
+    """Return the line that an event tells of: from its file, or from that of a line that went on behind it if it was deleted.
+
+    Of a deleted one only what is before the checkpoint `until` is sure to be returned; empty for all of it. The live line is read from its file as well, as a turn may be appending to its index.
+
+    Raises:
+        UnknownWorldLine: it cannot be read.
+    """
+    try:
+        return stored.read(added.n)
+    except UnknownWorldLine:
+        uids = added.uids[: added.uids.index(until)] if until in added.uids else added.uids
+        if not uids:
+            raise
+    storage, folder = session.storage, session.context.folder
+    for n in (0, *stored_world_lines(folder)):
+        with contextlib.suppress(UnknownWorldLine, OSError):
+            index = scan_world_line(storage, folder, 0) if not n else stored.index(n)
+            places = {point.uid: place for place, point in enumerate(index.checkpoints)}
+            if (place := places.get(uids[-1])) is not None:
+                messages = StoredMessages(storage, world_line_path(folder, n), index)
+                return _first_of(WorldLineContent(index, messages), place + 1)
+    raise UnknownWorldLine(f"World line {added.n} was deleted.")
 
 
 @dataclass(slots=True)
@@ -250,7 +277,7 @@ def _switch_told(
     event = switch.event
     assert isinstance(event, LineChanged)
     n, live = event.to_line, lines.live.points
-    line = stored.read(n)
+    line = _line_added(session, stored, untold[n].added, event.uid)
     points = line.checkpoints
     end = len(points)
     if event.uid:

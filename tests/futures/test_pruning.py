@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
+from support.soul import next_event
 
 from kimi_tui.commands import sessions
 from kimi_tui.filesystem import Storage
@@ -16,12 +18,15 @@ from kimi_tui.futures import PREFIX
 from kimi_tui.futures.leftovers import take_up
 from kimi_tui.futures.world_line import FutureNote, write_note
 from kimi_tui.launch import Options, launch_of
+from kimi_tui.projection.blocks import MarkBlock
+from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.fork import fork_session
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import AGENTS_NAME
 from kimi_tui.session.store import SessionStore
 from kimi_tui.soul import pruning
+from kimi_tui.soul.errors import RunCancelled
 from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.stored_agents import remove_agents
@@ -194,6 +199,7 @@ async def test_a_line_that_is_not_deleted_keeps_its_sub_agents(
     await again.soul.aclose()
 
 
+@pytest.mark.exhaustive
 async def test_sub_agents_that_a_kill_left_without_a_line_go_at_the_next_opening(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +289,7 @@ async def test_those_above_the_summary_of_a_future_stay_with_it(scene: Scene) ->
     assert await cards(scene) == shown
 
 
+@pytest.mark.exhaustive
 async def test_two_deletions_of_a_future_at_once_are_one(scene: Scene) -> None:
     futures = scene.futures
     (key,) = await futures.start(plan("use alpha"))
@@ -292,6 +299,7 @@ async def test_two_deletions_of_a_future_at_once_are_one(scene: Scene) -> None:
     assert not stored_world_lines(scene.soul.session.dir)
 
 
+@pytest.mark.exhaustive
 async def test_a_future_whose_deletion_is_refused_keeps_its_sub_agents(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +320,7 @@ async def test_a_future_whose_deletion_is_refused_keeps_its_sub_agents(
     assert agents_there(scene) == set()
 
 
+@pytest.mark.exhaustive
 async def test_a_future_that_a_kill_left_is_found_after_the_work_folder_was_renamed(
     scene: Scene,
 ) -> None:
@@ -338,3 +347,47 @@ async def test_a_future_that_a_kill_left_is_found_after_the_work_folder_was_rena
     assert not fork.exists()
     assert [*stored_world_lines(opened.soul.session.dir)] == [1]
     await opened.soul.aclose()
+
+
+def shown(model: SessionModel) -> list[tuple[object, ...]]:
+    """What stands in the chat, and the checkpoints of the current line."""
+    found: list[tuple[object, ...]] = [
+        (type(one), str(getattr(one, "text", "")), getattr(one, "agent", None) is not None)
+        for one in model.chat.blocks
+        if not isinstance(one, MarkBlock)
+    ]
+    return [*found, tuple(one.uid for one in model.timeline.lines.world_lines.live.points)]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("in_part", [False, True])
+async def test_a_late_listener_knows_what_a_deleted_future_said_that_is_current(
+    scene: Scene, *, in_part: bool
+) -> None:
+    futures, soul = scene.futures, scene.soul
+    (key,) = await futures.start(plan("use alpha"))
+    await soul.run("use beta")
+    await futures.ended()
+    models = [SessionModel(), SessionModel()]
+    if in_part:
+        n = futures.state(key).world_line
+        point = soul.session.world_lines.index(n).checkpoints[-1]
+        await soul.travel.rewind(Target(point.id, n), "restore")
+    else:
+        await futures.make_current(key)
+    history, early = await soul.listen()
+    await futures.prune([key])
+    waits = soul.wire.subscribe()
+    turn = asyncio.create_task(soul.run("use wait"))
+    await next_event(waits, AgentChanged, lambda one: one.calls == 2)
+    # The turn still runs, so nothing but the record can be told.
+    told, late = await soul.listen()
+    await soul.interrupt()
+    with contextlib.suppress(RunCancelled):
+        await turn
+    for record in [*history, *early.drain()]:
+        models[0].apply(record)
+    for record in [*told, *late.drain()]:
+        models[1].apply(record)
+    assert "use alpha" in str(shown(models[1]))
+    assert shown(models[0]) == shown(models[1])
