@@ -110,9 +110,7 @@ def test_the_event_loop_ends_while_a_session_is_read(
     assert not again.report.sentences()
 
 
-def test_a_write_is_waited_for(
-    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_is_waited_for(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write under way when the loop ends is done when it has ended."""
     written, begun = tmp_path / "written", threading.Event()
 

@@ -237,8 +237,11 @@ class Flow:
         """The flow that is being arranged to replace what this one holds."""
         self._seams: set[int] = set()
         """The indices in that flow whose gap depends on a view that has changed meanwhile."""
+        self._lent: set[int] = set()
+        """The indices of the views here whose gap may be that which they have in that flow."""
         self._n_updates = 0
         self._laid_rows = 0
+        self._n_widths = 0
         self._painted: set[View] = set()
         """The views that have strips."""
         self._n_painted = 0
@@ -340,7 +343,7 @@ class Flow:
     def update(self, blocks: Sequence[Block], first: int) -> None:
         """Update the views from block `first` on, of which any may have been changed, added or removed."""
         self._n_updates += 1
-        self._next = None
+        self._give_up()
         self._unfinished.clear()
         first = max(0, min(first, len(self.views)))
         # Only one of thousands of cards of a step changes at a time.
@@ -379,6 +382,7 @@ class Flow:
             fresh.append(view)
         for view in known.values():
             self._laid_rows -= len(view.lines)
+            view.forget()
         self.views[kept:] = fresh
         for view in old:
             self._places.pop(view.block.key, None)
@@ -409,8 +413,8 @@ class Flow:
             the flow; None if this one was updated or got another width meanwhile.
         """
         count = self._n_updates
+        self._give_up()
         fresh = self._next = Flow(self.room)
-        self._seams.clear()
         for start in range(0, len(blocks), ARRANGED):
             fresh._adopt(blocks[start : start + ARRANGED], self)
             fresh.start(len(fresh.views))
@@ -438,7 +442,18 @@ class Flow:
                 self._regap(index)
             if at is not None and view.rows != before:
                 other._starts.forget(at)
+                # Which gap the next view has there depends on the height of this one.
+                other._lent |= {at, at + 1}
         self._starts.cut(first)
+
+    def _give_up(self) -> None:
+        """Drop the flow that is being arranged; the views that both have get the gaps that they have here."""
+        self._next = None
+        self._seams.clear()
+        for index in self._lent:
+            if index < len(self.views):
+                self._regap(index)
+        self._lent.clear()
 
     def take(self, fresh: Flow) -> Generator[None]:
         """Show what was arranged; returns a generator that frees what was here in small steps: thousands of views take long."""
@@ -446,16 +461,20 @@ class Flow:
         self._starts, self._places, self._next = fresh._starts, fresh._places, None
         self._n_updates += 1
         self._unfinished.clear()
+        self._lent.clear()
         for index in self._seams:
             if index < len(self.views):
                 self._regap(index)
-        return self._freed(former)
+        return self._freed(former, self._n_widths)
 
-    def _freed(self, former: list[View]) -> Generator[None]:
+    def _freed(self, former: list[View], width: int) -> Generator[None]:
         while former:
-            for view in former[-ARRANGED:]:
+            # With another width, rows that were counted before are not counted any more.
+            counted = former[-ARRANGED:] if width == self._n_widths else []
+            for view in counted:
                 if view.laid and self.index_of_view(view) is None:
                     self._laid_rows -= len(view.lines)
+                    view.forget()
             del former[-ARRANGED:]
             yield
 
@@ -471,7 +490,8 @@ class Flow:
         """
         self.room = room
         self._n_updates += 1
-        self._next = None
+        self._n_widths += 1
+        self._give_up()
         old = {
             index: self.views[index].marked or self.views[index].lines
             for mark in self.positions

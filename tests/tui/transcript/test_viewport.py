@@ -778,3 +778,37 @@ def test_no_step_of_arranging_takes_longer_with_more_blocks() -> None:
             most = max(most, n_steps(partial(next, work, None)))
         costs.append(most)
     assert costs[1] < costs[0] * 1.2
+
+
+def test_an_arrangement_that_is_given_up_leaves_every_gap_as_it_was() -> None:
+    model, flow = flow_of(long_talk(4))
+    before = [view.rows for view in flow.views]
+    # Between a card and the next one is no gap, which there is after anything else.
+    cards = [n for n, one in enumerate(model.blocks) if isinstance(one, ToolBlock)]
+    others = [one for n, one in enumerate(model.blocks) if n not in cards[::2]]
+    for end in (flow.update, lambda *_: flow.resize(ROOM), lambda *_: arrange(flow, model.blocks)):
+        drained(flow.arranged(others))
+        assert [view.rows for view in flow.views] != before
+        end(model.blocks, 0)
+        assert [view.rows for view in flow.views] == before
+        assert flow.height == sum(before)
+
+
+@pytest.mark.parametrize("is_resized", [False, True])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_laid_rows_are_counted_once_while_former_ones_are_freed(
+    is_resized: bool, is_cut: bool
+) -> None:
+    model, flow = flow_of(long_talk(100))
+    all_lines(flow)
+    arranged = drained(flow.arranged(model.blocks[:300]))
+    assert arranged is not None
+    freeing = flow.take(arranged)
+    if is_resized:
+        flow.resize(ROOM._replace(width=60))
+        flow.lay_out(290)
+    if is_cut:
+        flow.update(model.blocks[:200], 200)
+    drained(freeing)
+    laid = [len(view.lines) for view in flow.views if view.laid]
+    assert flow._laid_rows == sum(laid)  # pyright: ignore[reportPrivateUsage]
