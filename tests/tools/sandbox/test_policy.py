@@ -1274,9 +1274,8 @@ begun = threading.Event()
 
 def writes(_, argv, work_dir):
     for n in count():
-        folder = work_dir / str(n % 40)
         with suppress(OSError):
-            folder.rmdir() if n // 40 % 2 else folder.mkdir()
+            (work_dir / str(n % 200)).mkdir()
         if n == 100:
             begun.set()
 
