@@ -242,6 +242,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             key_read=self._key_read,
             asks_background=self._follows,
             splits_alt=self.launch.config.prompt.vim,
+            chords=frozenset(",".join(self.launch.config.keys.values()).split(",")),
             instant=self._instant,
         )
         return cast("type[Driver]", made)

@@ -269,6 +269,7 @@ class KeyParser(PatchedParser):
 
     Args:
         debug: whether Textual logs its input.
+        chords: the names of keys that the user has given to actions.
         arrived: called when the terminal answers that it has drawn everything that was written before the question.
         extended: called when the terminal is known to send Shift+Enter as a key of its own.
         screen_lost: called when the terminal reports that it shows its usual screen.
@@ -279,11 +280,13 @@ class KeyParser(PatchedParser):
     def __init__(
         self,
         debug: bool = False,
+        chords: frozenset[str] = frozenset(),
         arrived: Callable[[], object] = lambda: None,
         extended: Callable[[], object] = lambda: None,
         screen_lost: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(debug)
+        self._chords = chords
         self._arrived = arrived
         self._extended = extended
         self._screen_lost = screen_lost
@@ -339,10 +342,15 @@ class KeyParser(PatchedParser):
             return known
         # Characters other than letters are included, which Textual would write.
         plain = self.typed(piece[1], alt=True)
-        return [
+        held = [
             key if key.key.startswith("alt+") else events.Key(f"alt+{key.key}", None)
             for key in plain
         ]
+        if all(key.key.startswith("alt+ctrl+") and key.key not in self._chords for key in held):
+            # Nothing else has a key with Alt and Ctrl. So these are Esc and the next key, which the terminal sends in the same
+            # way: both would be lost, and they may be Esc to stop and Ctrl+Q to quit.
+            return (events.Key("escape", ESC), *self.typed(piece[1]))
+        return held
 
     def _keys_of(self, sequence: str) -> tuple[events.Key, ...]:
         """Return the keys of a complete sequence; none for an unknown one."""
@@ -600,6 +608,7 @@ class TerminalInput(PatchedDriver):
         key_read: called with every key in the reading thread, as the event loop may be blocked.
         asks_background: whether to ask the terminal if it is light, and to report changes.
         splits_alt: whether Esc may be followed quickly by other keys, as with vim keys.
+        chords: the names of keys that the user has given to actions.
         instant: the instant prompt that has the terminal; None if none was painted.
         settings: the settings by Textual.
 
@@ -614,6 +623,7 @@ class TerminalInput(PatchedDriver):
         key_read: Callable[[str], None],
         asks_background: bool,
         splits_alt: bool,
+        chords: frozenset[str] = frozenset(),
         instant: InstantTerminal | None = None,
         **settings: Any,
     ) -> None:
@@ -621,6 +631,7 @@ class TerminalInput(PatchedDriver):
         self._key_read = key_read
         self._asks_background = asks_background
         self.splits_alt = splits_alt
+        self._chords = chords
         self._instant = instant
         self._takes_over = False
         """Whether the terminal is being taken over from the instant prompt, which has set its modes."""
@@ -783,7 +794,11 @@ class TerminalInput(PatchedDriver):
             answers, lambda light: self.process_message(BackgroundTold(light=light))
         )
         parser = KeyParser(
-            self.is_debugged, self._has_answered, self._knows_extended, self._screen_lost
+            self.is_debugged,
+            self._chords,
+            self._has_answered,
+            self._knows_extended,
+            self._screen_lost,
         )
         bursts = Bursts()
         graphics = self._graphics = GraphicsAnswerFilter()

@@ -123,6 +123,18 @@ def test_each_layout_has_the_keys_that_stop_and_quit() -> None:
     assert all(latin.isascii() for latin in LATIN_KEYS.values())
 
 
+def test_a_control_key_right_behind_esc_is_a_key_of_its_own_unless_an_action_has_the_chord() -> (
+    None
+):
+    for pieces in ([b"\x1b\x11"], [b"\x1b", b"\x11"]):
+        assert read(pieces) == ["escape", "ctrl+q"]
+        assert read(pieces, KeyParser(chords=frozenset({"alt+ctrl+q"}))) == ["alt+ctrl+q"]
+    assert read([b"\x1b\x03\x1b\x15"]) == ["escape", "ctrl+c", "escape", "ctrl+u"]
+    assert read([b"\x1b\r\x1b\t\x1b\x08\x1b\x7f"]) == [
+        *("alt+enter", "shift+tab", "alt+backspace", "ctrl+w")
+    ]
+
+
 class Clock:
     """A time that passes when it is told to."""
 

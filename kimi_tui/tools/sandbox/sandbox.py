@@ -593,7 +593,8 @@ def trouble_with(sandbox: Sandbox) -> str:
     """Name the trial that a backend fails, or say why it cannot be used; empty if it passes all."""
     environ = sandbox.environ
     home = Path(os.path.realpath(home_of(environ) or "/"))
-    with tempfile.TemporaryDirectory(prefix="kimi-tui-trial-") as place:
+    # A program that ends during the trial removes the folder while this thread, a daemon, still writes to it.
+    with tempfile.TemporaryDirectory(prefix="kimi-tui-trial-", ignore_cleanup_errors=True) as place:
         top = Path(os.path.realpath(place))
         work, secret = top / "work", top / "secret"
         hook = work / ".git" / "hooks" / "post-checkout"

@@ -1264,6 +1264,39 @@ def test_a_trial_says_what_does_not_hold(
     assert [path for path in (tmp_path / "home").iterdir() if "trial" in path.name] == []
 
 
+_ENDS_IN_TRIAL = """
+import os, threading
+from contextlib import suppress
+from itertools import count
+from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxSettings, trouble_with
+
+begun = threading.Event()
+
+def writes(_, argv, work_dir):
+    for n in count():
+        with suppress(OSError):
+            (work_dir / str(n % 200)).mkdir()
+        if n == 100:
+            begun.set()
+
+Sandbox.confined = writes
+tried = Sandbox("full", SandboxSettings(), dict(os.environ))
+threading.Thread(target=trouble_with, args=(tried,), daemon=True).start()
+begun.wait()
+"""
+
+
+def test_a_program_that_ends_during_a_trial_says_nothing_about_its_files(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENDS_IN_TRIAL],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert ended.stderr == b""
+
+
 @pytest.mark.parametrize("held", ["output", "itself"])
 def test_a_trial_that_does_not_end_is_ended(
     held: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
