@@ -6,6 +6,7 @@ each import would delay the first paint.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
@@ -44,6 +45,8 @@ def _end_at_once(code: int) -> None:
             stream.flush()
         except (OSError, ValueError):
             continue
+    # One of these functions removes the temporary folders of threads that still work.
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     os._exit(code)
 
 

@@ -116,6 +116,7 @@ class Sandbox:
         settings: the user's settings.
         environ: the environment of the program.
         program: the path of `bwrap` or `sandbox-exec`; empty for the other backends.
+        temporary: the folder in which that for temporary files is made; empty for the usual one.
 
     Attributes:
         git_watch: undoes the changes of its commands to git's levers while they run.
@@ -128,11 +129,13 @@ class Sandbox:
         settings: SandboxSettings,
         environ: Mapping[str, str],
         program: str = "",
+        temporary: str = "",
     ) -> None:
         self.backend: Backend = backend
         self.settings = settings
         self.environ = environ
         self.program = program
+        self._tmp_in = temporary or None
         self._tmp = ""
         self._memory = FolderMemory()
         self._can_layer: bool | None = None
@@ -217,7 +220,7 @@ class Sandbox:
             over = view.words()
         private = self._private_caches(policy, folder)
         if not self._tmp or not os.path.isdir(self._tmp):
-            self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-"))
+            self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-", dir=self._tmp_in))
         tmp = self._tmp if self.backend in ("landlock", "macos") else "/tmp"
         environ = {**child_environment(self.environ), **private.environ, "TMPDIR": tmp}
         words: tuple[str, ...] = ()
@@ -603,7 +606,8 @@ def trouble_with(sandbox: Sandbox) -> str:
         (secret / "key").write_text("key\n")
         outside = (top / "outside", home / top.name)
         environ = {**environ, "KIMI_TUI_HOME": str(secret)}
-        tried = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program)
+        # Its temporary folder is in that of the trial, which is removed also if the program ends during the trial.
+        tried = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program, place)
         try:
             confined = tried.confined(["/bin/sh", "-c", _TRIAL, "sh", *map(str, outside)], work)
             if trouble := _trouble(confined, work):

@@ -1297,6 +1297,41 @@ def test_a_program_that_ends_during_a_trial_says_nothing_about_its_files(tmp_pat
     assert ended.stderr == b""
 
 
+_STOPS_IN_TRIAL = """
+import os, threading
+from kimi_tui.cli import _end_at_once
+from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxSettings, trouble_with
+
+begun = threading.Event()
+usual = Sandbox.confined
+
+def stops(self, *arguments):
+    usual(self, *arguments)
+    begun.set()
+    threading.Event().wait()
+
+Sandbox.confined = stops
+tried = Sandbox("landlock", SandboxSettings(), dict(os.environ))
+threading.Thread(target=trouble_with, args=(tried,), daemon=True).start()
+begun.wait()
+print(os.listdir(os.environ["TMPDIR"]))
+_end_at_once(0)
+"""
+
+
+def test_a_run_that_ends_during_a_trial_leaves_no_temporary_folder(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _STOPS_IN_TRIAL],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert b"kimi-tui-trial-" in ended.stdout
+    assert ended.stderr == b""
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("held", ["output", "itself"])
 def test_a_trial_that_does_not_end_is_ended(
     held: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
