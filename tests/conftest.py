@@ -132,6 +132,12 @@ TOGETHER = {
     "local_models/test_llama_cpp.py": "llama.cpp",
     "soul/test_compatibility.py": "a session in which everything was done",
     "tools/test_command_groups.py": "a repository with traps",
+    # What one of these mounts ends the sandboxes that wait in the others.
+    "tools/sandbox/test_ahead.py": "mounts",
+    "tools/sandbox/test_quiet_folders.py": "mounts",
+    "tools/sandbox/test_remembered.py": "mounts",
+    "futures/test_faults.py": "mounts",
+    "session/test_context_faults.py": "mounts",
     "tools/sandbox/test_home.py": "a home of a thousand files",
     "tui/main/test_keystrokes.py": "a conversation",
     "tui/main/test_world_line_viewer.py": "four turns",
