@@ -6,7 +6,6 @@ each import would delay the first paint.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import io
 import os
@@ -40,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _end_at_once(code: int) -> None:
     """End the process without taking the interpreter apart, which would take a tenth of a short run, and a second after a long session."""
+    import atexit
+
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
