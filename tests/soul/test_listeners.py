@@ -677,8 +677,11 @@ class Travels:
         operations = self.operations
         names = list(operations)
         weights = [operations[name][0] for name in names]
+        did = ""
         for number in range(n):
             (name,) = self.random.choices(names, weights)
+            if did == "undo" and self.random.random() < 0.4:
+                name = "redo"  # after anything else there is nothing to redo
             did = name
             try:
                 await operations[name][1]()
