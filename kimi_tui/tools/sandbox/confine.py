@@ -131,7 +131,6 @@ _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _FSOPEN, _FSCONFIG, _FSMOUNT, _CLOEXEC_MOUNT = 430, 431, 432, 1
 _SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
 _LOCK_EX, _LOCK_NB = 2, 4
-_IN_ATTRIB = 4
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x20000,
@@ -350,10 +349,9 @@ class Covers:
         links: hidden paths that are links, over which nothing lies, with their targets.
         n_gone: the number of what may be there for a later command: shown files and folders that did not exist, and layers over
             caches for which there was no room.
-        lock: the descriptor of the lock of the layer that it writes to; -1 for none.
     """
 
-    __slots__ = ("links", "lock", "missing", "n_gone", "places", "shown")
+    __slots__ = ("links", "missing", "n_gone", "places", "shown")
 
     def __init__(self) -> None:
         self.places: list[str] = []
@@ -361,7 +359,6 @@ class Covers:
         self.missing: list[str] = []
         self.links: dict[str, str] = {}
         self.n_gone = 0
-        self.lock = -1
 
 
 def fork_first(online: bool) -> tuple[int, bool]:
@@ -468,14 +465,13 @@ class Standing:
         listed: a descriptor of the kernel's list of sockets outside.
         seen: the sockets that were found before it was set up.
         covers: what was mounted.
-        wanted: a descriptor that becomes readable when another program asks for its layer over the caches; -1 for none.
 
     Raises:
         OSError: the table of mounts cannot be read, or something changed since the mounts were made.
     """
 
-    def __init__(self, listed: int, seen: "Sockets", covers: "Covers", wanted: int = -1) -> None:
-        self._listed, self._covers, self.wanted = listed, covers, wanted
+    def __init__(self, listed: int, seen: "Sockets", covers: "Covers") -> None:
+        self._listed, self._covers = listed, covers
         # One that was gone before it was covered, and comes back, is a new one.
         there = filter(os.path.lexists, seen.of_services)
         self._bound, self._of_services = seen.bound, frozenset(there)
@@ -511,9 +507,8 @@ class Standing:
 
     def close(self) -> None:
         """Close the descriptors."""
-        for descriptor in (self._listed, self._table, self.wanted):
-            if descriptor >= 0:
-                os.close(descriptor)
+        os.close(self._listed)
+        os.close(self._table)
 
 
 def _target(link: str) -> str:
@@ -562,10 +557,8 @@ def set_up_ahead(
     """
     seen = Sockets(sockets_from)
     held = set_up_first(words, seen, ids)
-    covers = held.covers or Covers()
-    wanted = _wishes(covers.lock)
     confine_command(held)
-    return held, Standing(sockets_from, seen, covers, wanted)
+    return held, Standing(sockets_from, seen, held.covers or Covers())
 
 
 def confine_command(held: "Held") -> None:
@@ -897,7 +890,7 @@ def _layers(
         base: the home folder.
         plain: places of folders that replace the user's; `overlaid` are places of folders that are laid over the user's. Each
             is a name and an absolute path.
-        covers: takes the number of layers for which there was no room, and the lock of the layer that is written to.
+        covers: takes the number of layers for which there was no room.
     """
     if not folder:
         return []
@@ -907,7 +900,7 @@ def _layers(
         name, _, place = word.partition("/")
         _make_folder(f"{folder}/plain/{name}", 0o700)
         laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
-    own, covers.lock = _taken_layer(folder) if overlaid else ("", -1)
+    own = _taken_layer(folder) if overlaid else ""
     covers.n_gone += bool(overlaid and not own)
     others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
     tops = [f"{folder}/{one}/upper" for one in (own, *sorted(others, key=int))]
@@ -951,10 +944,9 @@ def _within(whole: int, home: int, below: str) -> int:
     return tree
 
 
-def _taken_layer(folder: str) -> tuple[str, int]:
-    """Return the number of the first layer that no other command uses, empty if none is free, and the descriptor of its lock.
-
-    It is locked as long as this process or a child of it without another program lives.
+def _taken_layer(folder: str) -> str:
+    """Return the number of the first layer that no other command uses; empty if none is free. It is locked as long as this
+    process or a child of it without another program lives.
     """
     for number in range(_MOST_LAYERS):
         # The file is not opened for writing: a mount with a file open for writing cannot be made read-only.
@@ -962,21 +954,9 @@ def _taken_layer(folder: str) -> tuple[str, int]:
         lock = os.open(f"{folder}/{number}.lock", flags, 0o600)
         if _libc.flock(lock, _LOCK_EX | _LOCK_NB) == 0:
             os.utime(lock)
-            return str(number), lock
+            return str(number)
         os.close(lock)
-    return "", -1
-
-
-def _wishes(lock: int) -> int:
-    """Return a descriptor that becomes readable when another program sets the time of a lock, which asks for its layer; -1 if the
-    kernel has no more of them.
-    """
-    told = _libc.inotify_init1(os.O_CLOEXEC) if lock >= 0 else -1
-    path = os.fsencode(f"/proc/self/fd/{lock}")
-    if told >= 0 and _libc.inotify_add_watch(told, path, _IN_ATTRIB) < 0:
-        os.close(told)
-        return -1
-    return told
+    return ""
 
 
 def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:

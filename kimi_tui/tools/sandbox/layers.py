@@ -45,8 +45,6 @@ MOST_BYTES_IN_ALL = 8 << 30
 _LONGEST_NAME = 60
 _TRIAL_S = 10.0
 _DAY_S = 86_400
-_GIVEN_UP_S = 0.5
-"""Seconds within which another program gives up a layer that it holds for its next command."""
 
 _TOOLS = {
     ".npm/_cacache": "npm_config_cache",
@@ -429,7 +427,7 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
     n_bytes = size_of(folder)
     if not os.path.isdir(folder):
         return Reset(0, is_used=False)
-    with _unused(folder, wants=True) as (free, is_used):
+    with _unused(folder) as (free, is_used):
         for name in free:
             place = os.path.join(folder, name)
             if os.path.isdir(place):
@@ -438,13 +436,9 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
 
 
 @contextlib.contextmanager
-def _unused(folder: str, *, wants: bool = False) -> Generator[tuple[list[str], bool]]:
+def _unused(folder: str) -> Generator[tuple[list[str], bool]]:
     """Yield the names in the folder of the layers of a work folder that no command uses, locked meanwhile, and whether a
     command uses others.
-
-    Args:
-        folder: the folder.
-        wants: whether to ask for those that another program holds for its next command, which gives them up.
     """
     held: list[int] = []
     free: list[str] = []
@@ -455,7 +449,9 @@ def _unused(folder: str, *, wants: bool = False) -> Generator[tuple[list[str], b
             if ending != "lock":
                 continue
             lock = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            if not _locked(lock, wants=wants):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
                 os.close(lock)
                 is_used = True
                 continue
@@ -467,22 +463,6 @@ def _unused(folder: str, *, wants: bool = False) -> Generator[tuple[list[str], b
     finally:
         for lock in held:
             os.close(lock)
-
-
-def _locked(lock: int, *, wants: bool) -> bool:
-    """Lock the layer of a descriptor; return False if a command uses it."""
-    until = time.monotonic() + (_GIVEN_UP_S if wants else 0.0)
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() >= until:
-                return False
-            # A process that holds the lock for its next command notices this (`confine.set_up_ahead`), and then ends.
-            os.utime(lock)
-            time.sleep(_GIVEN_UP_S / 10)
-        else:
-            return True
 
 
 def size_of(folder: str) -> int:

@@ -27,7 +27,6 @@ from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
 from kimi_tui.tools.sandbox import policy
 from kimi_tui.tools.sandbox.layers import folder_of
-from kimi_tui.tools.sandbox.layers import reset as reset_of
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
 from kimi_tui.tools.shell import Shell, ShellParams
 
@@ -588,17 +587,6 @@ async def test_caches_are_as_they_are_then_and_stay_in_one_layer(ahead: Ahead) -
     assert not (ahead.home / ".cache/pip/mine").exists()
     # What waits is no command that uses them.
     assert not ahead.sandbox.reset(ahead.work).is_used
-
-
-async def test_another_program_gets_the_layer_that_waits_for_a_command(ahead: Ahead) -> None:
-    await ahead.said("echo one > ~/.cache/pip/mine")
-    waits = ahead.pid
-    # Another program cannot end what waits here, as it does with its own.
-    reset = await asyncio.to_thread(reset_of, ahead.sandbox.environ, str(ahead.work))
-    assert not reset.is_used
-    assert reset.n_bytes > 0
-    assert not alive(waits)
-    assert await ahead.said("ls ~/.cache/pip") == "entry\n"
 
 
 def of_process(pid: int, name: str) -> bytes:
