@@ -46,7 +46,8 @@ class Program:
         self, base_url: str, *arguments: str, folder: Path | None = None
     ) -> Generator[Terminal]:
         """Run the program until it is ready for typing; `folder` holds its `home` and `work`, or both are fresh without one."""
-        with tempfile.TemporaryDirectory() as fresh:
+        # A peer may leave a process that still writes there.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as fresh:
             place = folder or Path(fresh)
             (place / "work").mkdir(exist_ok=True)
             command, environment = self.launch(base_url, place)

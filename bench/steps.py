@@ -120,7 +120,8 @@ def measure(
 ) -> dict[str, float]:
     """Measure one round of one program in a new folder; return figures by the name of their row."""
     found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as place:
+    # A peer may leave a process that still writes there.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         folder = Path(place)
         (folder / "work").mkdir()
         write_files(folder / "work", n_files)

@@ -51,7 +51,10 @@ def _took(command: Sequence[str], environment: Mapping[str, str], folder: Path) 
 
 def figures(rounds: int) -> Figures:
     """Return the medians in milliseconds, by program; the programs take turns."""
-    with tempfile.TemporaryDirectory() as place, model_server() as base_url:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place,
+        model_server() as base_url,
+    ):
         folder = Path(place)
         (folder / "work").mkdir()
         runs = {FLOOR: ([sys.executable, "-c", _FLOOR, base_url], dict[str, str]())}
