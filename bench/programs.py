@@ -98,9 +98,6 @@ def _pi(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     }
 
 
-OURS = Program("kimi-tui", _ours, ("shell", "read", "write", "replace", "grep", "glob"))
-
-
 def _vibe(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     home = folder / "vibe"
     home.mkdir(exist_ok=True)
@@ -115,6 +112,7 @@ def _vibe(base_url: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     return ["vibe", "--trust", "--auto-approve"], variables
 
 
+OURS = Program("kimi-tui", _ours, ("shell", "read", "write", "replace", "grep", "glob"))
 BARE = Program("bare Textual", _module("bare_textual"))
 SKETCH = Program("sketch", _module("sketch"))
 PEERS = (

@@ -138,8 +138,9 @@ Shows = Literal["output", "command", "diff", "list", "answers", "answer", "text"
 - `letter`: the argument `text`, whole. The call sends it to an earlier checkpoint.
 """
 TargetKind = Literal["text", "path", "number", "progress"]
-Does = Literal["other", "read", "edit", "execute", "search", "fetch", "think", "switch_mode"]
 """The form of a target: one line of text, a path, a number, or the number of finished entries of a list."""
+Does = Literal["other", "read", "edit", "execute", "search", "fetch", "think", "switch_mode"]
+"""The kind of a tool's calls, in the words of the Agent Client Protocol."""
 LIKELY_KEYS = (
     "question",
     "command",

@@ -879,7 +879,7 @@ class Futures:
         try:
             await asyncio.to_thread(prune_lines, session, lines)
         except OSError:
-            # Those that are still there are shown again.
+            # The sub-agents that are still on the disk are shown again.
             await agents.take_in()
             raise
 

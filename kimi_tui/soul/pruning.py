@@ -22,6 +22,9 @@ from kimi_tui.soul.stored_agents import (
     remove_agents,
 )
 
+_ALWAYS = "~"
+"""Later than any time in a record."""
+
 
 def agents_of_lines(session: Session, lines: Collection[int]) -> list[str]:
     """Return the names of the sub-agents that only these world lines of an open session have. It reads files.
@@ -62,10 +65,6 @@ def _summarised_at(index: ContextIndex) -> str:
     starts = [point.message_index for point in index.checkpoints]
     begun = [bisect_right(starts, place) - 1 for place in places]
     return max(((n >= 0 and index.checkpoints[n].at) or _ALWAYS for n in begun), default="")
-
-
-_ALWAYS = "~"
-"""Later than any time in a record."""
 
 
 def prune_lines(session: Session, lines: Collection[int]) -> int:

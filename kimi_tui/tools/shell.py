@@ -455,21 +455,25 @@ def _noticed(confined: Confined, watched: WatchedCommand, watch: GitWatch) -> tu
             f"The command changed files that other programs run or read settings from: {named}. Tell the user."
         )
         brief += f" · changed files that other programs run: {named}"
-    if filled := sorted({*found.memory.unseen} - {*found.unseen}):
-        named = some_of([os.path.relpath(path, found.work) for path in filled], _MOST_NAMED)
+    if named := _new_folders(found.work, found.memory.unseen, found.unseen):
         facts.append(
             f"The command put more files into {named} than can be checked for secrets: sandboxed commands cannot read "
             'that folder from now on. If the folder is not needed, delete it with `sandbox` "off".'
         )
         brief += f" · too many files to check for secrets, so hidden from commands: {named}"
-    if closed := sorted({*found.memory.closed} - {*found.closed}):
-        named = some_of([os.path.relpath(path, found.work) for path in closed], _MOST_NAMED)
+    if named := _new_folders(found.work, found.memory.closed, found.closed):
         facts.append(
             f"The command left {named} without the right to read it, so it cannot be checked for secrets: sandboxed commands "
             'cannot read that folder from now on. If it is needed, change its mode with `sandbox` "off".'
         )
         brief += f" · unreadable, so hidden from commands: {named}"
     return facts, brief
+
+
+def _new_folders(work: str, now: Sequence[str], before: Sequence[str]) -> str:
+    """Return the first folders that were not there before, relative to the work folder; empty if there are none."""
+    new = sorted({*now} - {*before})
+    return some_of([os.path.relpath(path, work) for path in new], _MOST_NAMED)
 
 
 def command_that_ran(asked_for: str, message: str) -> str:

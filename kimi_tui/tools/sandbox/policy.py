@@ -754,20 +754,26 @@ class FolderMemory:
 
     Attributes:
         outside: the results about folders outside the work folder.
-        unseen: folders of the last scan that are too large to be searched completely.
-        closed: folders of the last scan that this user cannot read.
         lock: held by a scan.
     """
 
     def __init__(self) -> None:
         self.outside = Remembered()
-        self.unseen: tuple[str, ...] = ()
-        self.closed: tuple[str, ...] = ()
         self.lock = threading.Lock()
         self._walk = _UpperPart("", {}, {})
         self._top: tuple[int, int] | None = None
         self._quiet = QuietFolders()
         self._beside: dict[str, FolderMemory] = {}
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Folders of the last scan that are too large to be searched completely."""
+        return self._walk.unseen
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """Folders of the last scan that this user cannot read."""
+        return self._walk.closed
 
     def beside(self, folder: str) -> FolderMemory:
         """Return the memory of a folder beside the work folder."""
@@ -796,7 +802,6 @@ class FolderMemory:
         self._quiet.begin(work, len(last.listings), last.inner)
         if not self._is_as_before(last):
             self._walk = last = self._walked(work, last.listings, in_home)
-            self.unseen, self.closed = last.unseen, last.closed
         return last
 
     def _is_as_before(self, last: _UpperPart) -> bool:

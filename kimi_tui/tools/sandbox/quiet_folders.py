@@ -102,7 +102,7 @@ class QuietFolders:
         """Return the folders that were watched below these names of a folder."""
         found = [path for name in names if self._has(path := f"{folder}/{name}")]
         if len(found) < len(names) and self._has(folder):
-            # Where case is ignored, the kernel tells the name by which a program asked for the folder.
+            # The kernel tells the name by which a program asked for the folder, in another spelling where case is ignored.
             spelled = {folded(name) for name in names}
             found += [
                 path
