@@ -355,16 +355,24 @@ class _LinkListing(NamedTuple):
     """The links that `links_in` found in one folder.
 
     Attributes:
-        stamp: the stamp of the folder (`_stamp_of`); empty if not all of it could be read.
-        n_names: how many names it has.
+        stamp: the stamp of the folder (`_stamp_of`); empty if it could not be read, or has changed only just now.
+        most: how many names were read at most.
+        n_names: how many were read.
         links: the names of the links that are, or may be, guarded.
         folders: the folders to enter, and whether each is guarded.
     """
 
     stamp: tuple[int, ...]
+    most: int
     n_names: int
     links: Sequence[str]
     folders: Mapping[str, bool]
+
+    def holds(self, stamp: tuple[int, ...], most: int) -> bool:
+        """Return whether listing the folder with this stamp up to so many names would find the same."""
+        # A folder that stays the same has its names in the same order.
+        is_as_much = self.most == most or self.n_names < min(self.most, most)
+        return self.stamp == stamp and is_as_much
 
 
 _listings: dict[tuple[str, int], dict[tuple[str, ...], _LinkListing]] = {}
@@ -395,11 +403,11 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
             stamp = _stamp_of(place)
         except OSError:
             continue
-        if known is None or known.stamp != stamp or known.n_names > most:
+        if known is None or not known.holds(stamp, most):
             known = _listed(place, above, stamp, most, known, is_guarded=is_guarded)
-        if not known.stamp or max(stamp[:2]) >= settled or known.n_names >= most:
-            # The folder is listed again the next time; its known folders stay known.
-            known = known._replace(stamp=())
+            if max(stamp[:2]) >= settled:
+                # The folder is listed again the next time; its known folders stay known.
+                known = known._replace(stamp=())
         used[above] = known
         n_looked_at += known.n_names if above else 0
         start = place if place.endswith("/") else f"{place}/"
@@ -451,7 +459,7 @@ def _listed(
                     is_one = is_guarded or _is_guarded((*above, name), is_folder=True)
                 folders[name] = is_one
         is_whole = True
-    return _LinkListing(stamp if is_whole else (), n_names, links, folders)
+    return _LinkListing(stamp if is_whole else (), most, n_names, links, folders)
 
 
 def known_links(folder: str) -> list[GuardedLink]:

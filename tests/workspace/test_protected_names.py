@@ -589,6 +589,37 @@ def test_a_folder_is_listed_again_only_when_its_times_have_changed(
     assert links == {str(tmp_path / "real"), str(tmp_path / "second")}
 
 
+def test_a_folder_of_which_a_part_is_read_is_not_read_again_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protected_names, "SETTLED_NS", -(10**18))
+    monkeypatch.setattr(protected_names, "_MOST_LOOKED_AT", 3)
+    (tmp_path / "real").write_text("x\n")
+    (tmp_path / "part").mkdir()
+    for name in (".env", ".env.b", ".env.c", ".env.d"):
+        (tmp_path / "part" / name).symlink_to(tmp_path / "real")
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def counted(path: str) -> object:
+        listed.append(os.path.relpath(path, tmp_path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert len(links_in(str(tmp_path))) == len(links_in(str(tmp_path))) == 3
+    assert listed == [".", "part"]
+    # With room for one name more, it is.
+    monkeypatch.setattr(protected_names, "_MOST_LOOKED_AT", 4)
+    assert len(links_in(str(tmp_path))) == 4
+    assert listed == [".", "part", "part"]
+    # All of it was read up to the last place, so more room finds the same; less room is less again.
+    monkeypatch.setattr(protected_names, "_MOST_LOOKED_AT", 5)
+    links_in(str(tmp_path))
+    monkeypatch.setattr(protected_names, "_MOST_LOOKED_AT", 6)
+    links_in(str(tmp_path))
+    assert listed == [".", "part", "part", "part"]
+
+
 def test_the_target_of_a_known_link_is_resolved_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
