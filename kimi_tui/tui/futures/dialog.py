@@ -11,6 +11,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -225,6 +226,20 @@ class FormArea(PromptArea):
             self.post_message(self.Passed(1))
 
 
+class FormScroll(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """The fields and the cost, which scroll where they need more rows than there are.
+
+    It has no keys: those of its base class would scroll where Up and Down are to lead to another field.
+    """
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the rows of the content beside the scrollbar.
+
+        The base class counts them across the gutter of the scrollbar too, so a text that breaks there once more would scroll for ever.
+        """
+        return super().get_content_height(container, viewport, width - self.scrollbar_size_vertical)
+
+
 class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | None]):
     """Asks how futures are to begin. Its result is the plan, or None if it was closed.
 
@@ -291,7 +306,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._cost = Words(widget_id="cost")
         self._status = Words(widget_id="outcome")
         self._keys = Words()
-        self._scroll = VerticalScroll(id="futures-form", can_focus=False)
+        self._scroll = FormScroll(id="futures-form")
         self._images = None if reads is None else reads(self._exchange, self._tell)
         self._computed: object = None
         """The plan for which the cost on the screen was computed; None while there is none."""
@@ -353,6 +368,11 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
     def _width(self) -> int:
         return min(92, app_of(self).size.width * 96 // 100) - FRAME_CELLS
 
+    @property
+    def scrolls(self) -> bool:
+        """Whether a part of the form is out of view."""
+        return self._scroll.max_scroll_y > 0
+
     def _name_keys(self) -> None:
         glyphs = glyphs_of(self)
         breaks = newline_keys(keymap_of(app_of(self)), extended=has_extended_keys(self))
@@ -360,7 +380,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         start: Hint = ("Enter", "start")
         change: Hint = (f"{glyphs.back}{glyphs.to}", "change")
         # Nobody should start what they could not know to be below.
-        more = (("PageDown", "scroll"),) if self._scroll.max_scroll_y > 0 else ()
+        more = (("PageDown", "scroll"),) if self.scrolls else ()
         wordings: list[tuple[Hint, ...]] = [
             (start, ("Tab", "next field"), change, *more, *line_break, ("Esc", "cancel")),
             (start, ("Tab", "next field"), change, *more, ("Esc", "cancel")),
