@@ -28,7 +28,7 @@ from kimi_tui.tui.frame_rows import SHORT_BELOW, roomiest
 from kimi_tui.tui.futures.form import COUNTS, FieldName, FuturesForm, estimate_rows
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.key_names import newline_keys
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, FormField
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.row_list import PaintedRows, Words, plain
 from kimi_tui.tui.rows import Line, Span, cells
@@ -99,13 +99,15 @@ ReadImages = Callable[[Callable[[str, str], bool], Callable[..., object]], Image
 """Makes a reader of images: of what replaces a piece of text in a field, and of what says that an image cannot be read."""
 
 
-class ChoiceField(PaintedRows, can_focus=True):
+class ChoiceField(PaintedRows, FormField, can_focus=True):
     """A value that Left and Right change.
 
     Args:
         name: the field.
         at: the index of its future.
     """
+
+    LEAVES = FormField.LEAVES | {"left", "right", "space"}
 
     class Turned(Message):
         """The value is to be the next one (1) or the one before (-1)."""
@@ -177,7 +179,7 @@ class ChoiceField(PaintedRows, can_focus=True):
         self.post_message(self.Turned(self, -1 if at is not None and at.x < 2 else 1))
 
 
-class FormArea(PromptArea):
+class FormArea(PromptArea, FormField):
     """A text of the dialog. Up in its first line, and Down in its last one, lead to the next field.
 
     Args:
