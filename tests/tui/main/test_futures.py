@@ -102,6 +102,25 @@ async def test_they_grow_on_the_timeline_while_the_conversation_goes_on(
         await one.sees("The futures have ended: 1 of 2 passed the check.")
 
 
+async def test_keys_that_come_at_once_reach_the_fields_to_which_they_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, _):
+        await one.say("/futures 2")
+        await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
+        keys = ["up", "right", "down", *"first", "tab", *"second", "down", *"make", "up", *"s"]
+        for key in keys:
+            one.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.sees("seconds")
+        await one.sees("make")
+        dialog = one.app.screen
+        assert isinstance(dialog, FuturesDialog)
+        form = dialog._form  # pyright: ignore[reportPrivateUsage]
+        assert (form.messages[:2], form.check) == (["first", "seconds"], "make")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.is_current)
+
+
 async def test_one_is_read_live_steered_and_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
