@@ -50,8 +50,8 @@ class TemporaryFolder:
         self._is_over = threading.Event()
         self._pid = os.getpid()
         if not _used:
-            atexit.unregister(_remove_all)
-            atexit.register(_remove_all)
+            atexit.unregister(remove_all)
+            atexit.register(remove_all)
         _used.add(self)
 
     def __enter__(self) -> Self:
@@ -106,7 +106,8 @@ def _made(top: str, kind: str) -> tuple[str, int]:
         os.close(lock)
 
 
-def _remove_all() -> None:
+def remove_all() -> None:
+    """Remove those of this process because it ends; only one that ends by `os._exit` has to call it."""
     for one in list(_used):
         one.end()
 

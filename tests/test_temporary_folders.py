@@ -79,7 +79,7 @@ TemporaryFolder.end = end
 def test_a_fork_that_ends_leaves_the_folder_of_its_parent() -> None:
     with TemporaryFolder("tmp") as one:
         if not (child := os.fork()):
-            temporary_folders._remove_all()  # pyright: ignore[reportPrivateUsage]
+            temporary_folders.remove_all()
             os._exit(0)
         os.waitpid(child, 0)
         assert os.path.isdir(one.path)

@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import Answer, ChatServerThread, Request, stall, say, status
+from support.chat_server import Answer, ChatServerThread, Request, say, stall, status
 
 from kimi_tui.filesystem import remove_tree
 
@@ -223,9 +223,12 @@ def test_checks(place: Place, check: str, code: int, checks: list[str]) -> None:
 @pytest.mark.exhaustive
 def test_a_check_that_hangs(place: Place) -> None:
     patch = "import kimi_tui.futures.running as r; r.LONGEST_CHECK_S = 2.0"
-    ended = place.run(*two("--check", "sleep 1000"), patch=patch)
+    ended = place.run(*two("--check", "echo so far; sleep 1000"), patch=patch)
     print(ended.code, ended.err, ended.out[:300])
     assert ended.code == 1
+    for one in ended.json["futures"]:
+        assert (one["check"], one["check_exit"]) == ("failed", 124)
+        assert one["check_output"] == "so far\nThe check was stopped after 2 s."
     place.assert_untouched()
 
 
