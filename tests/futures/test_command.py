@@ -308,8 +308,6 @@ def test_the_session_is_open_elsewhere(place: Place) -> None:
         (["--message", "x", "--check", " "], ""),
         (["--message", "x", "--check", "a\0b"], ""),
         (["--message", "x", "--model", "a", "--model", "b", "--model", "c", "--n", "2"], ""),
-        (["--message", "x", "--model", "no-such/model"], ""),
-        (["--message", "x", "--model", ""], ""),
         (["99"], ""),
         (["-1"], ""),
         (["1e3"], ""),
@@ -366,9 +364,8 @@ def test_a_signal_in_each_phase(place: Place, phase: str, number: int) -> None:
     assert ended.code == (130 if number == signal.SIGINT else 143)
     assert "Traceback" not in ended.err
     facts = ended.json
-    assert len(facts["futures"]) == 2 and all(
-        one["state"] in ("stopped", "done", "failed") for one in facts["futures"]
-    )
+    assert len(facts["futures"]) == 2
+    assert {one["state"] for one in facts["futures"]} <= {"stopped", "done", "failed"}
     if not facts["taken"]:
         place.assert_untouched()
 
