@@ -78,3 +78,12 @@ async def test_what_it_has_started_and_left_behind_does_not_hold_it(
         assert [*heard[1]] == ["ended"]
     finally:
         os.kill(heard[0]["left"], signal.SIGKILL)
+
+
+async def test_nobody_waits_for_the_engine_that_nobody_needs() -> None:
+    server = StartServer(["one"], os.environ)
+    await server.start()
+    await server.close()
+    started = server._process
+    assert started is not None
+    assert started.returncode == -signal.SIGKILL

@@ -144,7 +144,7 @@ def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> li
         judging = "files that its check depends on" if one.check else "tests or their settings"
         room = min(2, rows - len(found))
         found += _wrapped(f"It changed {judging}: {files}", "warn", width, room, glyphs)
-    if one.check == "failed" and (last := _last_line(one.check_output)):
+    if one.check in ("failed", "not run") and (last := _last_line(one.check_output)):
         found.append([Span("Check: ", "quiet"), Span(formatting.cut(last, width - 7, glyphs.cut))])
     if one.last_words:
         found += _wrapped(one_line(one.last_words), "quiet", width, rows - len(found), glyphs)
