@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 from support.soul import Ear
 
 from kimi_tui.futures import PREFIX
 from kimi_tui.futures.leftovers import KILLED, take_up
-from kimi_tui.futures.world_line import FutureNote, write_note
+from kimi_tui.futures.world_line import NOTE_NAME, FutureNote, write_note
 from kimi_tui.session.fork import fork_session
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
+from kimi_tui.session.store import TRASH_NAME
 from kimi_tui.wire.events import FutureChanged, FutureStatus
 
 from .conftest import Scene
@@ -39,7 +41,15 @@ async def test_only_what_belongs_to_a_session_that_is_there_is_kept(scene: Scene
     bucket = session.dir.parent
     unreadable, file = bucket / f"{PREFIX}unreadable", bucket / f"{PREFIX}file"
     unreadable.mkdir()
-    (unreadable / "future.json").write_text("[" * 9_000)
+    (unreadable / NOTE_NAME).write_text("[" * 9_000)
+    stateless = left(session, session.id, "stateless")
+    note = json.loads((stateless / NOTE_NAME).read_text())
+    (stateless / NOTE_NAME).write_text(json.dumps({**note, "state": {}}))
+    # Neither another work folder nor what somebody put beside the folders is in the way.
+    (bucket.parent / "another").mkdir()
+    for stray in (bucket.parent, bucket.parent.parent / TRASH_NAME):
+        stray.mkdir(exist_ok=True)
+        (stray / "stray.txt").write_text("mine")
     file.write_text("mine")
     link = bucket / f"{PREFIX}link"
     link.symlink_to(scene.work)
@@ -50,8 +60,8 @@ async def test_only_what_belongs_to_a_session_that_is_there_is_kept(scene: Scene
     finally:
         lock.release()
 
-    there = {one: one.exists() for one in (killed, ended, others, orphan, in_use, unreadable)}
-    assert [one for one, is_there in there.items() if is_there] == [others, in_use]
+    every = (killed, ended, others, orphan, in_use, unreadable, stateless, other.dir)
+    assert [one for one in every if one.exists()] == [others, in_use, other.dir]
     assert file.read_text() == "mine"
     assert link.is_symlink()
     assert (scene.work / "src" / "f1.py").exists()
