@@ -96,6 +96,12 @@ async def test_a_sub_agent_is_a_call_and_its_questions_name_it(desk: Desk) -> No
     assert (desk.work / "b.txt").exists()
     question, _ = editor.asked[0]
     assert question.content[0].content.text.startswith("general-1: ")
+    # The editor has no card of the call that the question is about, so the question has one of its own, which ends with the answer.
+    (card,) = [one for one in editor.of(schema.ToolCallStart) if one.title.startswith("general-1:")]
+    told = [
+        one for one in editor.of(schema.ToolCallProgress) if one.tool_call_id == card.tool_call_id
+    ]
+    assert [one.status for one in told] == ["completed"]
     # What it says and calls itself is not the session's.
     assert editor.text == "All done."
 

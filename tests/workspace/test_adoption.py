@@ -169,6 +169,32 @@ def test_the_differences_of_several_copies_are_applied_in_order_and_conflicts_to
     assert "c" not in scene.now()
 
 
+@pytest.mark.parametrize("keeps_folder", [True, False])
+def test_a_folder_whose_last_file_a_copy_deleted_is_there_only_if_the_copy_kept_it(
+    scene: Scene, keeps_folder: bool
+) -> None:
+    folder, copy = scene.work / "folder", scene.top / "copy" / "files"
+    folder.mkdir()
+    (folder / "last").write_text("last\n")
+    scene.tracker.take_snapshot("agent")
+    assert scene.tracker.log.last is not None
+    since = scene.tracker.log.last.id
+    shutil.copytree(scene.files, copy)
+    theirs = scene.tracked(copy)
+    theirs.mark("begun")
+    (folder / "last").unlink()
+    if not keeps_folder:
+        folder.rmdir()
+    theirs.take_snapshot("agent")
+    theirs.close()
+    folder.mkdir(exist_ok=True)
+    (folder / "last").write_text("last\n")
+    brought = scene.tracker.apply_difference(copy, since, "other", "general-1")
+    assert brought.deleted == ("folder/last",)
+    assert folder.exists() is keeps_folder
+    assert not (folder / "last").exists()
+
+
 def test_the_steps_of_a_copy_are_restored_as_if_it_had_worked_in_the_folder(scene: Scene) -> None:
     copy, tracker, before = scene.future(), scene.tracker, scene.now()
     (scene.work / "d").write_text("d by the user\n")
