@@ -130,9 +130,9 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await one.sees("must begin with https:// or http://")
         url = running.screen.query_one("#url", Input)
         assert url.has_focus
-        await pilot.press("home", *"http://", "enter")
+        await pilot.press("home", *"https://", "enter")
         await one.until(lambda: running.screen.query_one("#key", Input).has_focus)
-        assert url.value == "http://host/v1"
+        assert url.value == "https://host/v1"
         await pilot.press("enter")
         await one.sees("type any word")
         # That another address was ignored is said only as long as the first one stays.
