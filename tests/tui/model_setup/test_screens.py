@@ -383,6 +383,23 @@ async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
         await one.until(lambda: running.return_code == 0)
 
 
+async def test_a_key_that_may_not_be_sent_ends_nothing_and_what_was_said_is_kept(
+    home: Path,
+) -> None:
+    chosen = ModelChoice("server", "http://llm.example.test/v1", "m", api_key="sk-of-environment")
+    running = app(home, chosen)
+    async with running.run_test(size=(80, 30)) as pilot:
+        one = Desk(running, pilot)
+        one.screen.conversation.say("a first message")
+        await one.sees("would be sent to llm.example.test unencrypted")
+        assert isinstance(running.screen, WelcomeScreen)
+        assert running.return_code is None
+        assert one.screen.bench.prompt.area.text == "a first message"
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        assert running.screen.query_one("#url", Input).value == chosen.base_url
+
+
 @pytest.mark.exhaustive
 async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(home: Path) -> None:
     config = parse_config(b'default_model = "gone"\n', home / "config.toml")
