@@ -279,7 +279,7 @@ async def test_whoever_closed_a_connection_through_a_proxy_it_is_named(
     _, address = await through(page=b"")
     monkeypatch.setenv("HTTP_PROXY", f"http://{address}")
     with pytest.raises(
-        APIConnectionError, match="or the proxy .* closed the connection"
+        APIConnectionError, match=r"or the proxy .* closed the connection"
     ) as chatted:
         await said_by_model()
     assert "NO_PROXY" in chatted.value.advice
