@@ -758,7 +758,7 @@ class TranscriptModel:
             case LineChanged():
                 change = self._switched(event, told, at)
                 # The blocks that come back have the pins of the time when their line was left.
-                return both(change, self._pin(self._pins)) if self._pins else change
+                return both(change, self._pin(self._pins))
             case MarksChanged(pins=pins):
                 return self._pin(frozenset(pins))
             case _:

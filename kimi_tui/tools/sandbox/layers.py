@@ -33,7 +33,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import is_under, links_to, note_path, read_regular, remove_tree
+from kimi_tui.filesystem import (
+    is_under,
+    links_to,
+    note_path,
+    read_regular,
+    remove_tree,
+    unread_is_empty,
+)
 from kimi_tui.tools.process import word_set
 from kimi_tui.tools.sandbox.remembered import Remembered
 
@@ -368,14 +375,19 @@ def work_folders(environ: Mapping[str, str]) -> frozenset[str]:
     def found() -> frozenset[str]:
         paths: set[str] = set()
         note_path(f"{top}/")
-        with contextlib.suppress(OSError):
-            for name in os.listdir(top)[:_MOST_FOLDERS]:
-                path = os.path.join(top, name, _NAMES)
-                try:
-                    paths.add(os.fsdecode(read_regular(Path(path), _MOST_PATH_BYTES)))
-                except OSError:
-                    # The layer is being made and will have its file in a moment. The contents of such a file never change.
-                    note_path(path)
+        names: list[str] = []
+        with unread_is_empty():
+            names = os.listdir(top)[:_MOST_FOLDERS]
+        for name in names:
+            path = os.path.join(top, name, _NAMES)
+            data = b""
+            with unread_is_empty():
+                data = read_regular(Path(path), _MOST_PATH_BYTES)
+            if data:
+                paths.add(os.fsdecode(data))
+            else:
+                # The layer is being made and will have its file in a moment. The contents of such a file never change.
+                note_path(path)
         return frozenset(filter(os.path.isabs, paths))
 
     return _remembered.look().at("work folders", top, found)

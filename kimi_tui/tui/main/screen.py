@@ -24,7 +24,7 @@ from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.instant.stored_frame import forget_frame
-from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
+from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, ModelRefused, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.first_page import READING, first_hints, parts_at_start
@@ -351,7 +351,10 @@ class MainScreen(Screen[None]):
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
-            self.post_message(ModelMissing("" if error.listed else str(error)))
+            self._ask_for_model("" if error.listed else str(error))
+            return
+        except ModelRefused as error:
+            self._ask_for_model(str(error))
             return
         except DiskRefuses as error:
             self._tell_refused(str(error))
@@ -403,6 +406,11 @@ class MainScreen(Screen[None]):
         file = None if self._launch.demo else hints_file(data_dir())
         self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
         await self.first_time_hints.learn()
+
+    def _ask_for_model(self, words: str) -> None:
+        """Have a model chosen first. What was sent already waits in the prompt, from where the next session takes it."""
+        self.conversation.give_back()
+        self.post_message(ModelMissing(words))
 
     def _tell_refused(self, words: str) -> None:
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
