@@ -684,10 +684,14 @@ class Travels:
         did = ""
         for number in range(n):
             (name,) = self.random.choices(names, weights)
-            if did == "undo" and self.random.random() < 0.4:
-                name = "redo"  # after anything else there is nothing to redo
-            elif self.at_work and self.random.random() < 0.2:
-                name = "steer a sub-agent"  # few operations long one works
+            for is_possible, seldom in (
+                (did == "undo", "redo"),
+                (bool(self.at_work), "steer a sub-agent"),
+                (bool(self.soul.permissions.of_session), "revoke"),
+            ):
+                # Most of the time each of these would find nothing to do.
+                if is_possible and self.random.random() < 0.3:
+                    name = seldom
             did = name
             try:
                 await operations[name][1]()
