@@ -464,6 +464,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
     """The number of waiting requests, including this one."""
     toll: reactive[Toll | None] = reactive[Toll | None](None, layout=True)
     """The rows of what a D-Mail would remove and keep, once that is known."""
+    way_back: reactive[str] = reactive("", layout=True)
+    """The key that leads back here from what is read in place of the chat; empty for the usual one."""
     hint: reactive[str] = reactive("")
     """A hint over the answers, if the question leaves that row free; empty for none."""
 
@@ -495,7 +497,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         self.request = request
         self._keys = keys
         self._passed = [key for name in PASSED for key in keys_of(name, keys)]
-        self._choices = choices(request)
+        self._choices = choices(request, stops)
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
         self._paint = PaintWatch(self, self.restart_wait)
         self._awaited: Timer | None = None
@@ -1071,6 +1073,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         lines += beside.place
         room = width - EDGE - 3
         away = AWAY if len(AWAY) <= room else AWAY_SHORT
+        if self.way_back:
+            away = f"Press {self.way_back} to answer."
         if not self.has_focus:
             lines.append(plain(f"   {away}", "accent/b"))
         elif self._is_behind and self._prompt is not None:

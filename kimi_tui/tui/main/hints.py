@@ -71,6 +71,7 @@ _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
     "chat.pin": "model",
     "chat.preview": "travel",
+    "future.answer": "model",
     "future.message": "model",
     "future.page": "model",
     "future.stop": "model",

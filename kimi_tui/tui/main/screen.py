@@ -1304,6 +1304,7 @@ class MainScreen(Screen[None]):
                 stops=self._stopped_by(waiting[0]),
             )
             panel.waiting = len(requests)
+            self.beside.name_way_to_question()
             prompt.display = False
             self.mount(panel, after=prompt)
             is_own = not (waiting[0].asker or oldest.agent)
@@ -1319,8 +1320,10 @@ class MainScreen(Screen[None]):
     @staticmethod
     def _stopped_by(asked: Asked) -> str:
         """Return what Esc in the question of a request stops, in words."""
+        from kimi_tui.tui.approval.model import THIS_FUTURE
+
         if asked.asker:
-            return "this future"
+            return THIS_FUTURE
         return "this sub-agent" if asked.request.agent else "the turn"
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:
