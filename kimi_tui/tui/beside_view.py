@@ -183,6 +183,9 @@ class BesideView(Vertical):
         self.session = SessionModel(work_dir)
         self._banner = banner
 
+    WAY_BACK: ClassVar[str] = ""
+    """The sentence about where Esc leads; empty if that is the current conversation."""
+
     @property
     def place(self) -> BesidePlace:
         """The part of the screen for footer and help."""

@@ -174,6 +174,8 @@ class FutureAgentView(BesideView):
         load_image: reads an image; None if images are only named.
     """
 
+    WAY_BACK = " Esc returns to the future."
+
     def __init__(
         self,
         future: str,

@@ -12,6 +12,7 @@ from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.prompt.bar import WAY_BACK
 from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class BesideViewer:
             bench.timeline_pane.read(view.timeline)
         bench.transcript.end_search()
         bench.prompt.reading_words = f"Reading {words}"
+        bench.prompt.way_back = view.WAY_BACK or WAY_BACK
         bench.prompt.reading = -1
         self._head(words)
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)

@@ -203,7 +203,7 @@ async def test_the_card_of_a_sub_agent_in_a_future_is_opened_live(
         await one.pilot.press("enter")
         await one.until(lambda: one.screen.futures.agent_view is not None)
         await one.sees("Find the callers.")
-        await one.sees("general-101 of future 2")
+        await one.sees("Reading general-101 of future 2. Esc returns to the future.")
         fake.tell_agent(second, replace(agent, step=2), TextPart("There are three."))
         await one.sees("There are three.")
         await one.sees("step 2")
