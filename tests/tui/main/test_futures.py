@@ -275,8 +275,10 @@ async def test_all_that_is_asked_waits_in_one_queue_with_the_name_of_its_future(
     async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
         await started(one, fake)
         first, second = (state.key for state in fake.states)
-        fake.ask(second, asks(1))
+        offer = "Yes, and allow edits in this folder for this session"
+        fake.ask(second, replace(asks(1), session_offer=offer))
         await one.sees("Future 2: Use a set")
+        await one.sees("Yes, and allow edits in this folder for this future")
         fake.ask(first, replace(asks(1), agent="general-101"))
         await one.sees("1 of 2")
         await one.sees("n  No, and stop this future")
