@@ -53,7 +53,7 @@ class SubagentTranscript(BesideTranscript):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "act('message')", "Send it a message", id="subagent.message", show=False),
         Binding("x", "act('stop')", "Stop it", id="subagent.stop", show=False),
-        Binding("a", "act('answer')", "Go to the question", id="subagent.answer", show=False),
+        Binding("r", "act('answer')", "Go to the question", id="subagent.answer", show=False),
         Binding("tab", "choose(1)", "Next message", id="subagent.next", show=False),
         Binding("shift+tab", "choose(-1)", "Previous message", id="subagent.before", show=False),
         Binding(
@@ -141,7 +141,7 @@ class FutureAgentTranscript(BesideTranscript):
         Binding(
             "m", "act('message')", "Send the future a message", id="future.message", show=False
         ),
-        Binding("a", "act('answer')", "Go to the question", id="future.answer", show=False),
+        Binding("r", "act('answer')", "Go to the question", id="future.answer", show=False),
         Binding("tab", "choose(1)", "Next message", id="future.next", show=False),
         Binding("shift+tab", "choose(-1)", "Previous message", id="future.before", show=False),
         Binding("escape", "act('leave')", "Back to the future", id="future.leave", show=False),

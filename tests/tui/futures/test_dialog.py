@@ -178,9 +178,7 @@ async def test_a_small_terminal_has_room_for_all_that_is_said_and_the_keys() -> 
         assert "Esc cancel" in app.text()
 
 
-@pytest.mark.parametrize(
-    "size", [(60, 20), pytest.param((80, 24), marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("size", [(60, 20), pytest.param((80, 24), marks=pytest.mark.exhaustive)])
 async def test_up_and_down_lead_to_every_field_while_the_form_scrolls(
     size: tuple[int, int],
 ) -> None:

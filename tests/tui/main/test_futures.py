@@ -308,19 +308,19 @@ async def test_a_question_is_answered_while_a_future_is_read(
         await one.sees("I begin.")
         view = one.screen.futures.view
         assert view is not None
-        await one.pilot.press("a")
+        await one.pilot.press("r")
         await one.sees("No question is waiting for your answer.")
         fake.ask(first, asks(1))
-        await one.sees("Press a to answer.")
+        await one.sees("Press r to answer.")
         assert view.transcript.has_focus
-        await one.pilot.press("a")
+        await one.pilot.press("r")
         await one.until(lambda: one.screen.bench.question is one.screen.focused)
         await one.sees("Esc stop this future")
         await answer(one, "y")
         await one.until(lambda: fake.answers == [(first, "r1", "once", "")])
         await one.until(lambda: view.transcript.has_focus)
         fake.ask(second, asks(2))
-        await one.sees("Press a to answer.")
+        await one.sees("Press r to answer.")
         # Back in the conversation Esc leads to the question, as usual.
         await one.pilot.press("escape")
         await one.sees("Press Esc to come back and answer.")
