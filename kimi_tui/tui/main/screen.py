@@ -236,6 +236,8 @@ class MainScreen(Screen[None]):
         self._says_above = False
         """Whether rows above the prompt were ever shown."""
         self._escaped_at = 0.0
+        self._row_place = ""
+        """The part of the timeline whose keys were named last for its selected row."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
@@ -1075,7 +1077,12 @@ class MainScreen(Screen[None]):
         self.bench.start(rewind.preview(self.parts, event.target), opens=True)
 
     def on_timeline_row_highlighted(self, event: Timeline.RowHighlighted) -> None:
-        """Show in chat and gauge what a rewind to the selected row would drop and leave."""
+        """Show in chat and gauge what a rewind to the selected row would drop and leave, and the keys of that row."""
+        pane = self.bench.timeline_pane
+        if pane.place != self._row_place:
+            self._row_place = pane.place
+            pane.name_keys()
+            self.bench.update_footer()
         if self.subagents.show_prospect(event.prospect):
             return
         self.viewer.show_selected_prospect(event.prospect)
