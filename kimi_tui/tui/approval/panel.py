@@ -298,6 +298,8 @@ BLANK_ROWS = 2
 """Blank rows: one under the question, one over the answers."""
 LOW_DETAIL = 7
 """If fewer rows than this can be read, the answers to a question are replaced by a row of their keys while one is selected."""
+BESIDE_ROWS = 8
+"""Rows that the detail leaves to what is read while the panel does not have the keyboard focus."""
 LEAST_DETAIL = 3
 """The smallest number of rows of the detail, including the line that says which of them are shown."""
 
@@ -565,12 +567,12 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             return
         if self._has_been_left:
             self.restart_wait()
-        self.refresh()
+        self.refresh(layout=True)
 
     def on_blur(self) -> None:
-        """Note that the focus is elsewhere, unless it is in the panel's field."""
+        """Note that the focus is elsewhere, unless it is in the panel's field; leave rows to what is read there."""
         self._has_been_left = self._writing is None
-        self.refresh()
+        self.refresh(layout=True)
 
     def restart_wait(self) -> None:
         """Restart the wait before an answer counts: earlier keys may have been meant for something else."""
@@ -1113,9 +1115,10 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             checked=self._checked,
             asker=self.asker,
         )
+        is_left = not self.has_focus and self._writing is None
         self._detail.fit(
             max(10, width - SIDES - 3),
-            height,
+            height - BESIDE_ROWS if is_left else height,
             glyphs,
             beside=beside.n_rows,
             moved_here=tuple(beside.moved),
