@@ -47,7 +47,7 @@ OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
         *("chat.preview", "line.compare", "line.jump", "line.send"),
-        *("future.message", "future.page"),
+        *("future.answer", "future.message", "future.page", "subagent.answer"),
         *("timeline.bookmark", "timeline.choose", "timeline.filter", "timeline.keys"),
         *("timeline.read", "timeline.replay"),
     )

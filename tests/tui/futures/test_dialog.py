@@ -178,7 +178,7 @@ async def test_a_small_terminal_has_room_for_all_that_is_said_and_the_keys() -> 
         assert "Esc cancel" in app.text()
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24)])
+@pytest.mark.parametrize("size", [(60, 20), pytest.param((80, 24), marks=pytest.mark.exhaustive)])
 async def test_up_and_down_lead_to_every_field_while_the_form_scrolls(
     size: tuple[int, int],
 ) -> None:
@@ -237,6 +237,9 @@ async def test_a_key_in_the_check_is_refused() -> None:
         ("kimi-dark", (120, 40), False),
         ("kimi-light", (80, 24), True),
         ("kimi-dark", (60, 20), False),
+        ("kimi-light", (120, 40), True),
+        ("kimi-dark", (80, 24), False),
+        ("kimi-light", (60, 20), True),
     ],
 )
 async def test_pictures(theme: str, size: tuple[int, int], each: bool, picture: Pictures) -> None:

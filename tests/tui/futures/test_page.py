@@ -321,6 +321,8 @@ def test_files_that_nobody_knows_of_yet_are_announced() -> None:
         ("kimi-light", (120, 40)),
         ("kimi-dark", (80, 24)),
         ("kimi-light", (60, 20)),
+        ("kimi-light", (80, 24)),
+        ("kimi-dark", (60, 20)),
     ],
 )
 async def test_pictures(theme: str, size: tuple[int, int], picture: Pictures) -> None:

@@ -196,6 +196,9 @@ async def open_agent(main: MainParts, name: str) -> None:
 
 async def act(main: MainParts, action: BesideAction) -> None:
     """Carry out a key of the future on view, or of its sub-agent."""
+    if action == "answer":
+        main.bench.focus_question()
+        return
     if (agent := main.futures.agent_view) is not None:
         if action == "message":
             await steer(main, agent.future)
