@@ -21,8 +21,8 @@ PREFIX = "kimi-tui-run-"
 _FORMER = "kimi-tui-trial-"
 """The beginning of the names of folders of earlier versions, which locked none and used each for some seconds."""
 _FORMER_S = 3600.0
-_AWAITED_S = 1.0
-"""Seconds that the end of the program waits for a thread that still uses a folder."""
+_AWAITED_S = 5.0
+"""Seconds that the end of the program waits for a thread that still uses a folder, which takes that long on a busy machine only."""
 
 _used: set[TemporaryFolder] = set()
 _swept = threading.Event()
