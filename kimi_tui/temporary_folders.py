@@ -67,10 +67,11 @@ class TemporaryFolder:
 
     def remove(self) -> None:
         """Remove it; what the disk refuses to remove stays. It may be called again."""
-        self._is_over.set()
-        _used.discard(self)
         with contextlib.suppress(OSError):
             remove_tree(self.path)
+        # Only now: the end of the program would come in the middle of the removal.
+        _used.discard(self)
+        self._is_over.set()
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
