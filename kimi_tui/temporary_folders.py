@@ -21,8 +21,8 @@ PREFIX = "kimi-tui-run-"
 _FORMER = "kimi-tui-trial-"
 """The beginning of the names of folders of earlier versions, which locked none and used each for some seconds."""
 _FORMER_S = 3600.0
-_AWAITED_S = 1.0
-"""Seconds that the end of the program waits for a thread that still uses a folder."""
+_AWAITED_S = 5.0
+"""Seconds that the end of the program waits for a thread that still uses a folder, which takes that long on a busy machine only."""
 
 _used: set[TemporaryFolder] = set()
 _swept = threading.Event()
@@ -67,10 +67,11 @@ class TemporaryFolder:
 
     def remove(self) -> None:
         """Remove it; what the disk refuses to remove stays. It may be called again."""
-        self._is_over.set()
-        _used.discard(self)
         with contextlib.suppress(OSError):
             remove_tree(self.path)
+        # Only now: the end of the program would come in the middle of the removal.
+        _used.discard(self)
+        self._is_over.set()
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)

@@ -76,6 +76,29 @@ TemporaryFolder.end = end
     assert list(top.iterdir()) == []
 
 
+def test_the_end_waits_for_a_thread_that_is_removing_it(top: Path) -> None:
+    code = """
+from kimi_tui import temporary_folders
+removed, usual = threading.Event(), temporary_folders.remove_tree
+
+def slowly(path):
+    removed.set()
+    threading.Event().wait(0.2)
+    usual(path)
+
+def work():
+    with TemporaryFolder("trial", awaited=True):
+        print("made", flush=True)
+
+temporary_folders.remove_tree = slowly
+threading.Thread(target=work, daemon=True).start()
+removed.wait()
+"""
+    with program(code) as running:
+        running.wait(60)
+    assert list(top.iterdir()) == []
+
+
 def test_a_fork_that_ends_leaves_the_folder_of_its_parent() -> None:
     with TemporaryFolder("tmp") as one:
         if not (child := os.fork()):

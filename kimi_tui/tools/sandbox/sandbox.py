@@ -603,8 +603,9 @@ def trouble_with(sandbox: Sandbox) -> str:
         top = Path(place.path)
         work, secret = top / "work", top / "secret"
         hook = work / ".git" / "hooks" / "post-checkout"
-        for folder in (hook.parent, secret):
-            folder.mkdir(parents=True)
+        # Without the folders above them, which the end of the program may have removed.
+        for folder in (work, work / ".git", hook.parent, secret):
+            folder.mkdir()
         (secret / "key").write_text("key\n")
         outside = (top / "outside", home / top.name)
         environ = {**environ, "KIMI_TUI_HOME": str(secret)}
