@@ -264,7 +264,7 @@ def held_files(root: str) -> HeldFiles:
             _add(path, root, held.opened, held, descriptor)
         for path in mapped:
             _add(path, root, held.mapped, held, "")
-        if stamp and not any(map(_is_file, (*(path for path, _ in opened), *mapped))):
+        if stamp and not opened and not any(map(_is_file, mapped)):
             at_rest[process] = stamp
     _at_rest.clear()
     _at_rest.update(at_rest)
@@ -340,18 +340,26 @@ def _descendants(process: int) -> Iterator[int]:
 
 
 def _opened(process: int) -> Iterator[tuple[str, str]]:
+    """Yield the files that a process can write to, with the names of their descriptors."""
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{process}/fd"):
             descriptor = f"/proc/{process}/fd/{name}"
             with contextlib.suppress(OSError):
-                # The mode of the link is that of the descriptor.
-                if os.lstat(descriptor).st_mode & 0o200:
-                    yield os.readlink(descriptor), descriptor
+                path = os.readlink(descriptor)
+                # Most descriptors are pipes and sockets. The mode of the link is that of the descriptor.
+                if _is_file(path) and os.lstat(descriptor).st_mode & 0o200:
+                    yield path, descriptor
+
+
+_SHARED: Final = tuple(b"%cw%cs " % (r, x) for r in b"r-" for x in b"x-")
+"""The rights of a shared writable mapping, as the kernel writes them."""
 
 
 def _mapped(process: int) -> Iterator[str]:
     with contextlib.suppress(OSError):
-        for line in _told_in(f"/proc/{process}/maps").split(b"\n"):
+        told = _told_in(f"/proc/{process}/maps")
+        # Next to no process has one, and its lines are hundreds.
+        for line in told.split(b"\n") if any(rights in told for rights in _SHARED) else ():
             fields = line.split(None, 5)
-            if len(fields) == 6 and fields[1][1:2] == b"w" and fields[1][3:4] == b"s":
+            if len(fields) == 6 and fields[1] + b" " in _SHARED:
                 yield os.fsdecode(fields[5])
