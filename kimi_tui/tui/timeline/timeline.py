@@ -271,15 +271,15 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
             self._settling.cancel()
             self._settling = None
         model = self.model
-        if model.rows.n_missing > _AT_ONCE and self.is_running:
-            # A long line may take longer than a key should have to wait.
+        if self._view.n_missing > _AT_ONCE and self.is_running:
+            # A long line, or what a compaction replaced, may take longer than a key should have to wait.
             self._settling = self.run_worker(partial(self._settle, model, motion), group="settle")
         else:
             self._draw(motion=motion)
 
     async def _settle(self, model: TimelineModel, motion: bool) -> None:
         with self._faults_reported():
-            await in_slices(model.settle(), _SLICE_S)
+            await in_slices(self._view.settle(), _SLICE_S)
         self._settling = None
         if model is self.model:
             self._draw(motion=motion)
