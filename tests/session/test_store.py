@@ -495,6 +495,26 @@ async def test_a_fork_at_a_checkpoint_and_of_a_world_line(store: SessionStore) -
     await session.aclose()
 
 
+async def test_a_fork_of_a_whole_world_line_tells_its_record_which_line_it_is(
+    store: SessionStore,
+) -> None:
+    session = await made(store, HERE, "a", "b")
+    await session.open()
+    for n, point in enumerate(session.context.checkpoints):
+        message = {"type": "CheckpointCreated", "payload": {"uid": point.uid}}
+        session.record.append({"timestamp": float(n), "message": message})
+    await session.context.revert_to(1, reason="rewind")
+    await session.context.append([user_message("other")])
+    there = await session.fork(world_line=1)
+    await there.open()
+    assert there.context.messages[-1].text == "b"
+    last = list(there.record.read())[-1]["message"]
+    assert (last["type"], last["payload"]["to_line"]) == ("LineChanged", 1)
+    assert last["payload"]["uid"] == ""
+    await there.aclose()
+    await session.aclose()
+
+
 async def test_an_operation_that_is_just_happening_does_not_come_along(store: SessionStore) -> None:
     session = await made(store, HERE, "a", "b", "c")
     await session.open()

@@ -718,3 +718,24 @@ def test_stamps_are_stored_at_the_end_where_a_step_came_since_and_every_file_was
     assert not cut_short.first_scan()
     cut_short.close()
     assert stored.stat().st_ino == whole
+
+
+def test_the_end_of_a_tracker_syncs_its_last_step_and_ends_its_watch(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = os.listdir("/proc/self/fd")
+    place.other(("a", "1"))
+    place.begin()
+    place.write("a", "2")
+    assert place.tracker.take_snapshot("agent", later=True)
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    place.tracker.close()
+    assert any(name.startswith("snapshots") for name in synced)
+    assert len(os.listdir("/proc/self/fd")) == len(handles)
