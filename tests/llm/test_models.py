@@ -433,6 +433,15 @@ async def test_llamacpp_says_whether_its_template_has_tools(caps: Any, takes_too
         assert ("tools" in provider.info.capabilities) is takes_tools
 
 
+@pytest.mark.parametrize("vision", [True, False, None])
+async def test_llamacpp_says_whether_its_model_sees(vision: bool | None) -> None:
+    props = {"default_generation_settings": {"n_ctx": 8_192}, "modalities": {"vision": vision}}
+    async with ChatServer() as server:
+        server.route("GET", "/props", reply(props))
+        provider, _ = await prepared(server)
+        assert ("image_in" in provider.info.capabilities) is (vision is True)
+
+
 async def test_llamacpp_tells_its_window() -> None:
     async with ChatServer(models=[{"id": "m", "meta": {"n_ctx_train": 131_072}}]) as server:
         server.route("GET", "/props", reply({"default_generation_settings": {"n_ctx": 32_768}}))

@@ -989,6 +989,24 @@ async def test_a_scan_that_was_made_long_before_a_command_is_made_again(
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a", *theirs)]
 
 
+async def test_files_are_checked_when_the_last_of_several_tools_has_ended(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        history, folder = on.soul._conversation.files, on.soul.folder
+        first, second = [await history.before_change(None) for _ in range(2)]
+        for change, is_last in ((first, False), (second, True)):
+            folder.end(change)
+            folder.covered(change)
+            assert (folder._resting is not None) is is_last
+        # A tool stops the check that waits, and one that ends before files are followed leaves nothing to wait for.
+        assert folder._resting is not None
+        third = await history.before_change(None)
+        assert folder._resting.cancelled()
+        folder.first_scan = None
+        history.after_change(third, "", "none:0")
+        assert not folder._unseen
+
+
 async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (on.work / "a").write_text("as it was\n")
