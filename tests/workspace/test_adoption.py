@@ -195,6 +195,20 @@ def test_a_folder_whose_last_file_a_copy_deleted_is_there_only_if_the_copy_kept_
     assert not (folder / "last").exists()
 
 
+def test_an_empty_folder_that_a_copy_made_is_made(scene: Scene) -> None:
+    copy, made = scene.top / "copy" / "files", scene.work / "made" / "inner"
+    shutil.copytree(scene.files, copy)
+    theirs = scene.tracked(copy)
+    theirs.mark("begun")
+    made.mkdir(parents=True)
+    theirs.take_snapshot("agent")
+    theirs.close()
+    shutil.rmtree(made.parent)
+    brought = scene.tracker.apply_difference(copy, scene.since, "other", "general-1")
+    assert brought.restored == ("made/inner",)
+    assert made.is_dir()
+
+
 def test_the_steps_of_a_copy_are_restored_as_if_it_had_worked_in_the_folder(scene: Scene) -> None:
     copy, tracker, before = scene.future(), scene.tracker, scene.now()
     (scene.work / "d").write_text("d by the user\n")
