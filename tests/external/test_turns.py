@@ -157,6 +157,10 @@ async def test_files_and_commands_are_served_in_the_folder_alone(
         assert "external_agents" in (desk.home / "config.toml").read_text()
         assert json.loads(await one.say(f"save {desk.work}/made.txt text")) == "saved"
         assert (desk.work / "made.txt").read_text() == "text\n"
+        # The agent has no call for it, so it has a card of its own, with the change.
+        result = one.of(ev.ToolResult)[-1]
+        assert not result.is_error
+        assert DiffBlock in [type(block) for block in result.display]
         assert json.loads(await one.say(f"save {desk.work}/made.txt text")) == "saved"
         said = [json.loads(await one.say(f"read {path}")) for path in (desk.work, desk.work / "no")]
         assert [each["message"] for each in said] == [
