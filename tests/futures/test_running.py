@@ -12,7 +12,7 @@ from support.soul import Ear
 from kimi_tui.commands import time_travel
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import FuturesConfig
-from kimi_tui.futures import planning, world_line
+from kimi_tui.futures import planning, process, world_line
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
 from kimi_tui.images import read_image
@@ -145,7 +145,11 @@ async def test_what_others_changed_meanwhile_is_a_conflict_and_stays(scene: Scen
 
 
 @pytest.mark.exhaustive
-async def test_a_future_is_steered_asked_and_stopped(scene: Scene) -> None:
+async def test_a_future_is_steered_asked_and_stopped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It ends in order, and not because it is killed.
+    monkeypatch.setattr(process, "_GRACE_S", 600)
     futures = scene.futures
     ask, wait = await futures.start(
         FuturesPlan(Target(1), (Variant("do ask"), Variant("do wait")), caps=Caps(steps=5))
@@ -156,8 +160,9 @@ async def test_a_future_is_steered_asked_and_stopped(scene: Scene) -> None:
     futures.answer(ask, request.id, "once")
     assert (await until(scene, ask, lambda state: state.is_over)).state == "done"
     await until(scene, wait, lambda state: state.step == 2)
-    await futures.stop(wait)
-    await futures.ended()
+    async with asyncio.timeout(PATIENCE_S):
+        await futures.stop(wait)
+        await futures.ended()
     state = futures.state(wait)
     assert (state.state, state.step) == ("stopped", 2)
     assert [f.path for f in await futures.differences(wait)][-1] == "waiting" or state.files >= 1
