@@ -262,6 +262,20 @@ async def test_what_was_rewound_is_not_shown_when_a_session_is_loaded(desk: Desk
     assert "second" not in json.dumps(desk.server.requests[-1].messages)
 
 
+async def test_a_message_that_only_contains_the_name_of_a_command_goes_to_the_model(
+    desk: Desk,
+) -> None:
+    desk.server.script(say("Fine."), say("Fine too."))
+    async with desk.editor("all") as (editor, agent):
+        session = await new(agent, desk)
+        await ask(agent, session, "(undo it)")
+        await ask(agent, session, "-undo")
+        assert editor.text == "Fine.Fine too."
+    said_by_user = json.dumps(desk.server.requests[-1].messages)
+    assert "(undo it)" in said_by_user
+    assert "-undo" in said_by_user
+
+
 async def test_a_session_without_a_message_is_loaded_and_resumed_while_it_is_open(
     desk: Desk,
 ) -> None:

@@ -141,6 +141,8 @@ def told(kind: Any, title: str = "The title", **fields: Any) -> CallFacts:
     ("kind", "given", "name", "about"),
     [
         ("execute", {"command": "ls"}, "Shell", {"command": "ls"}),
+        ("execute", {"command": ["bash", "-lc", "ls"]}, "Shell", {"command": "ls"}),
+        ("execute", {"command": ["ls", 1], "cmd": "ls -a"}, "Shell", {"command": "ls -a"}),
         ("execute", {}, "Shell", {"command": "The title"}),
         ("search", {"query": "x", "glob": "*"}, "Grep", {"pattern": "x"}),
         ("search", {"pattern": ""}, "Grep", {"pattern": "The title"}),

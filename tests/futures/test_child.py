@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from kimi_tui.config.settings import ConfigError
+from kimi_tui.futures import child
 from kimi_tui.futures.child import FutureChild
 from kimi_tui.futures.orders import Order
 from kimi_tui.headless.output import Output
@@ -34,9 +38,9 @@ async def _no_lines() -> AsyncIterator[bytes]:
 
 async def test_the_end_that_comes_together_with_lines_ends_it() -> None:
     read, write = os.pipe()
-    child = TellingChild(Order("", "", {}, {}), _no_lines(), Output(write))
+    one = TellingChild(Order("", "", {}, {}), _no_lines(), Output(write))
     try:
-        assert await asyncio.wait_for(child.run(), 20) == 0
+        assert await asyncio.wait_for(one.run(), 20) == 0
     finally:
         os.close(write)
     with os.fdopen(read) as told:
@@ -81,8 +85,8 @@ async def checked(
     """Return what a future tells of its check."""
     read, write = os.pipe()
     try:
-        child = CheckingChild(sandbox, work, write, check, **order)
-        assert await asyncio.wait_for(child.run(), 20) == 0
+        one = CheckingChild(sandbox, work, write, check, **order)
+        assert await asyncio.wait_for(one.run(), 20) == 0
     finally:
         os.close(write)
     with os.fdopen(read) as told:
@@ -129,3 +133,60 @@ async def test_a_check_does_not_run_outside_a_sandbox_that_is_not_possible(tmp_p
     found = await checked(tmp_path, "touch made", NoConfinement("There is no user namespace"))
     assert found == {"exit": None, "seconds": 0.0, "output": "There is no user namespace"}
     assert not (tmp_path / "made").exists()
+
+
+class NotingChild(FutureChild):
+    """Says for which order it is, and prints as a library may."""
+
+    async def _whole(self) -> int:
+        print("noise")
+        self._tell({"message": self._order.message})
+        return 0
+
+
+START = """
+import sys
+from {module} import NotingChild
+from kimi_tui.futures import child
+sys.exit(child.main(NotingChild))
+"""
+
+
+def started(told: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run the process of a future that is told this on its standard input."""
+    script = START.format(module=Path(__file__).stem)
+    environ = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{os.pathsep.join(sys.path)}"}
+    return subprocess.run(
+        [sys.executable, "-c", script], input=told, capture_output=True, env=environ, timeout=60
+    )
+
+
+def test_only_its_lines_are_on_its_standard_output() -> None:
+    order = {"session": "", "message": "go", "choice": {}, "options": {}}
+    ended = started(json.dumps(order).encode() + b"\n")
+    assert (ended.returncode, ended.stdout) == (0, b'{"message": "go"}\n')
+    assert ended.stderr == b"noise\n"
+
+
+@pytest.mark.parametrize("told", [b"{", b"[" * 100_000, b'{"message": "go"}', b"7", b"\xff"])
+async def test_an_order_that_cannot_be_read_is_one_sentence(
+    told: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _orders(monkeypatch, told)
+    with pytest.raises(ConfigError, match=r"^The instructions for this future cannot be read: "):
+        await child._main(1, NotingChild)
+
+
+async def test_a_program_that_ends_before_its_order_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _orders(monkeypatch)
+    assert await child._main(1, NotingChild) == 0
+
+
+def _orders(monkeypatch: pytest.MonkeyPatch, *lines: bytes) -> None:
+    async def told() -> AsyncIterator[bytes]:
+        for line in lines:
+            yield line
+
+    monkeypatch.setattr(child, "StandardInput", lambda _complain: SimpleNamespace(lines=told))

@@ -52,7 +52,8 @@ async def test_only_what_belongs_to_a_session_that_is_there_is_kept(scene: Scene
         (stray / "stray.txt").write_text("mine")
     file.write_text("mine")
     link = bucket / f"{PREFIX}link"
-    link.symlink_to(scene.work)
+    outside = left(session, session.id, "outside").rename(scene.home / "outside")
+    link.symlink_to(outside)
     lock = SessionLock(in_use)
     lock.acquire()
     try:
@@ -64,7 +65,7 @@ async def test_only_what_belongs_to_a_session_that_is_there_is_kept(scene: Scene
     assert [one for one in every if one.exists()] == [others, in_use, other.dir]
     assert file.read_text() == "mine"
     assert link.is_symlink()
-    assert (scene.work / "src" / "f1.py").exists()
+    assert (outside / NOTE_NAME).exists()
     # Who asked before they were world lines knows them too.
     states = {one.key: (one.state, one.why, bool(one.ended_at)) for one in scene.futures.states}
     assert states == {"killed": ("failed", KILLED, True), "ended": ("done", "", False)}

@@ -57,6 +57,7 @@ async def test_an_estimate_has_the_costs_files_and_folders_of_all_futures(
         await on.soul.run("go")
         found = await estimate(PRICES, Target(0), Caps(tokens=1_000, cost=1.0))
         past = found.futures[0].past
+        assert 0 < past < on.soul.used
         assert [one.cached for one in found.futures] == [past, past]
         assert found.cost == pytest.approx(2 * past * 0.5 / 1e6)
         assert found.most_cost == pytest.approx(2 * 1_000 * 8.0 / 1e6)

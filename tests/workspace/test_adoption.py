@@ -286,6 +286,52 @@ def test_an_empty_folder_of_a_copy_is_made_where_there_is_none(scene: Scene) -> 
     assert not (scene.work / "again").exists()
 
 
+def test_changes_of_others_before_the_first_difference_are_still_told_from_the_agents(
+    tmp_path: Path,
+) -> None:
+    work, files, copy = (tmp_path / name for name in ("work", "files", "copy"))
+    work.mkdir()
+    (work / "a").write_text("a at first\n")
+
+    def tracked(folder: Path) -> Tracker:
+        tracker = Tracker(work, folder, Limits(), SnapshotScope())
+        assert tracker.first_scan()
+        return tracker
+
+    tracker = tracked(files)
+    tracker.mark("main-0")
+    assert tracker.log.last is not None
+    since = tracker.log.last.id
+    shutil.copytree(files, copy)
+    theirs = tracked(copy)
+    theirs.mark("begun")
+    (work / "b").write_text("b by the agent\n")
+    theirs.take_snapshot("agent")
+    theirs.close()
+    (work / "b").unlink()
+    (work / "c").write_text("c by the agent\n")
+    tracker.take_snapshot("agent")
+    (work / "a").write_text("a by the user\n")
+    tracker.take_snapshot("other")
+    tracker.apply_difference(copy, since, "other", "general-1")
+    plan = {one.path: one.change for one in tracker.plan("main-0").changes}
+    assert plan == {"a": "conflict", "b": "delete", "c": "delete"}
+
+
+def test_an_empty_folder_that_a_copy_made_is_made(scene: Scene) -> None:
+    copy, made = scene.top / "copy" / "files", scene.work / "made" / "inner"
+    shutil.copytree(scene.files, copy)
+    theirs = scene.tracked(copy)
+    theirs.mark("begun")
+    made.mkdir(parents=True)
+    theirs.take_snapshot("agent")
+    theirs.close()
+    shutil.rmtree(made.parent)
+    brought = scene.tracker.apply_difference(copy, scene.since, "other", "general-1")
+    assert brought.restored == ("made/inner",)
+    assert made.is_dir()
+
+
 def test_the_steps_of_a_copy_are_restored_as_if_it_had_worked_in_the_folder(scene: Scene) -> None:
     copy, tracker, before = scene.future(), scene.tracker, scene.now()
     (scene.work / "d").write_text("d by the user\n")

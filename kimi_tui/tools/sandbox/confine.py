@@ -608,18 +608,7 @@ def confine_reader(readable: "Sequence[str]") -> None:
     except OSError:
         # The filter of calls does not need Landlock.
         pass
-    machine = os.uname().machine
-    if machine not in _ARCHES:
-        return
     try:
-        # A filter that comes later cannot allow what an earlier one refuses.
-        _set_filter(
-            [
-                *((_LD, 0, 0, 4), (_JEQ, 1, 0, _ARCHES[machine]), (_RET, 0, 0, _KILL)),
-                *((_LD, 0, 0, 0), (_JEQ, 0, 1, _SOCKET[machine])),
-                *((_RET, 0, 0, _ERRNO | errno.EPERM), (_RET, 0, 0, _ALLOW)),
-            ]
-        )
         _set_filter(_filter(is_full=False, online=False, sockets=False, searches=True))
     except OSError:
         return
