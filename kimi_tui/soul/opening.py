@@ -50,7 +50,7 @@ from kimi_tui.session.metadata import read_state
 from kimi_tui.session.prompt_history import history_file, read_history
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.errors import UnknownCompaction
+from kimi_tui.soul.errors import UnknownCompaction, lack_advice
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.git_branch import branch_of
@@ -328,6 +328,8 @@ async def open_session(
     except OSError as error:
         where = f" Sessions are kept in {short(data_dir())}; set KIMI_TUI_HOME to change that."
         words = f"{error}{'' if launch.demo else where}"
+        if advice := lack_advice(error):
+            words = f"The session could not be opened: too many files are open. {advice}"
         kind = DiskRefuses if error.errno in _MAY_PASS else CannotOpen
         raise kind(words, FAILED) from error
     except SessionError as error:

@@ -324,12 +324,11 @@ def policy_for(
     # A command may have removed these links since they were found; and links of the home folder may lead into the work folder.
     look.at("links", home, lambda: links_in(home, deepest=0))
     for names, real in (*known_links(work), *known_links(home)):
-        if not real.startswith(f"{work}/") or not os.path.exists(real):
-            continue
+        inside = {*_inside(real, work)}
         if protected_names.secrets().rule_in(names):
-            hidden |= {real} - shown
+            hidden |= inside - shown
         elif len(names) == 1 and protected_names.runs_later().rule_in(names):
-            kept.add(real)
+            kept |= inside
 
     def named_below(git: str, top: str) -> set[str]:
         named = look.at(
@@ -1107,8 +1106,18 @@ def _listing(
 
 
 def _inside(end: str, work: str) -> list[str]:
-    """Return the target of a link if it is inside the work folder and not the whole of it."""
-    return [end] if end.startswith(f"{work.rstrip('/')}/") and os.path.exists(end) else []
+    """Return the target of a link if it is inside the work folder and not the whole of it; if a closed folder keeps it from being
+    seen, that folder, which a command could open again.
+    """
+    top = f"{work.rstrip('/')}/"
+    is_inside = end.startswith(top)
+    while end.startswith(top) and not os.path.exists(end):
+        end = os.path.dirname(end)
+        if is_closed(end):
+            return [end] if end.startswith(top) else []
+        if os.path.exists(end):
+            return []
+    return [end] if is_inside and end.startswith(top) else []
 
 
 def _stamped(path: str) -> dict[str, _Stamp]:
