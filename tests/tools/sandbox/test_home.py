@@ -116,7 +116,8 @@ class World:
         confined = sandbox.confined(["/bin/bash", "-c", script], self.work)
         words = self.base / "words"
         words.write_bytes(b"\0".join(map(os.fsencode, confined.words)))
-        tmp = Path(sandbox._tmp)
+        assert sandbox._tmp is not None
+        tmp = Path(sandbox._tmp.path)
         give((tmp, *tmp.iterdir(), self.base, *self.base.rglob("*")), user)
         told = [Path(confine.__file__).parent, user, self.work, words, *confined.argv]
         try:
