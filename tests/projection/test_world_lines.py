@@ -65,6 +65,18 @@ def test_the_beginning_of_a_line_that_is_kept_is_no_line_of_its_own() -> None:
     assert (lines.live, lines.left) == ("a", {1: "abcd"})
 
 
+def test_a_line_that_was_looked_at_and_left_unchanged_keeps_its_number() -> None:
+    lines = Lines("abcd")
+    lines.cut(3, 1)
+    lines.add("x")
+    lines.tell(LineChanged("jump", 2, 1, ""))
+    assert (lines.live, lines.left) == ("abcd", {1: "abcd", 2: "abcx"})
+    back = lines.tell(LineChanged("jump", 1, 2, ""))
+    assert back is not None
+    assert back.left == 1
+    assert (lines.live, lines.left) == ("abcx", {1: "abcd", 2: "abcx"})
+
+
 def test_a_dmail_at_the_end_takes_nothing() -> None:
     lines = Lines("ab")
     assert lines.cut(2, 0, newest=1) is None
