@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 import pytest
 from support.made_images import flat, saved
@@ -142,6 +143,20 @@ async def test_what_others_changed_meanwhile_is_a_conflict_and_stays(scene: Scen
     await scene.soul.travel.undo()
     assert not (scene.work / "alpha.txt").exists()
     assert (scene.work / "src" / "f1.py").read_text() == "by the user\n"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("network", "check"), [(True, "passed"), (False, "failed")])
+async def test_a_check_reaches_a_server_only_if_the_plan_allows_it(
+    scene: Scene, network: bool, check: str
+) -> None:
+    port = urlsplit(scene.server.base_url).port
+    connects = f"exec 3<> /dev/tcp/127.0.0.1/{port}"
+    (key,) = await scene.futures.start(
+        FuturesPlan(Target(END), (Variant("do gamma"),), check=connects, network=network)
+    )
+    await scene.futures.ended()
+    assert scene.futures.state(key).check == check
 
 
 @pytest.mark.exhaustive
