@@ -77,6 +77,15 @@ def test_a_line_that_was_looked_at_and_left_unchanged_keeps_its_number() -> None
     assert (lines.live, lines.left) == ("abcx", {1: "abcd", 2: "abcx"})
 
 
+def test_a_rewind_to_the_beginning_leaves_the_whole_line() -> None:
+    lines = Lines("abc")
+    event = ContextReverted("rewind", 0, "a", 2, 1, 0, 0, 0, 0)
+    cut = lines.tell(event)
+    assert cut is not None
+    assert (cut.kept, cut.left) == (0, 1)
+    assert (lines.live, lines.left) == ("", {1: "abc"})
+
+
 def test_a_dmail_at_the_end_takes_nothing() -> None:
     lines = Lines("ab")
     assert lines.cut(2, 0, newest=1) is None
