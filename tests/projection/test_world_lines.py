@@ -77,6 +77,13 @@ def test_a_line_that_was_looked_at_and_left_unchanged_keeps_its_number() -> None
     assert (lines.live, lines.left) == ("abcx", {1: "abcd", 2: "abcx"})
 
 
+def test_checkpoints_without_uids_are_found_by_their_numbers() -> None:
+    lines = Lines()
+    for number in (3, 4, 5):
+        lines.add("", number)
+    assert [lines.lines.find("", number) for number in (2, 3, 4, 5)] == [None, 0, 1, 2]
+
+
 def test_a_rewind_to_the_beginning_leaves_the_whole_line() -> None:
     lines = Lines("abc")
     event = ContextReverted("rewind", 0, "a", 2, 1, 0, 0, 0, 0)
