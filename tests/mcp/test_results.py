@@ -45,7 +45,9 @@ async def test_bytes_are_named_by_their_kind_and_size(kind: str | None, said: st
 async def test_fields_are_told_only_where_there_are_no_words(
     texts: list[str], structured: dict[str, Any] | None, output: str, tmp_path: Path
 ) -> None:
-    content = [mcp_types.TextContent(type="text", text=text) for text in texts]
+    content: list[mcp_types.ContentBlock] = [
+        mcp_types.TextContent(type="text", text=text) for text in texts
+    ]
     result = mcp_types.CallToolResult(content=content, structured_content=structured)
     env: Any = SimpleNamespace(sees=False, room_chars=10_000, environ={})
     outcome = await outcome_of(result, "made", env, tmp_path)
