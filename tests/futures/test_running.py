@@ -247,6 +247,9 @@ async def test_the_past_of_a_future_is_that_of_the_line_that_it_continues(scene:
     await soul.run("Second.")
     at = soul.session.context.checkpoints[2].id
     await soul.travel.rewind(Target(at))
+    # The end of the current line is within the other one now.
+    (within,) = await futures.start(FuturesPlan(Target(END, 1), (Variant("do wait"),)))
+    assert await past(within) == ["Say hello.", "Second."]
     await soul.run("Third.")
     (beside,) = await futures.start(FuturesPlan(Target(END, 1), (Variant("do wait"),)))
     (before,) = await futures.start(FuturesPlan(Target(at, 1), (Variant("do wait"),)))
