@@ -43,6 +43,7 @@ from kimi_tui.futures.world_line import (
     stored_states,
     write_note,
 )
+from kimi_tui.headless.output import sentences
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.session import Session
@@ -650,7 +651,7 @@ class Futures:
             answer = one_line(str(ended.get("answer", "")))
             facts["last_words"] = answer[:_LAST_WORDS]
             reason, kind = str(ended.get("reason")), str(ended.get("kind", ""))
-            error = f"{ended.get('error', '')} {ended.get('advice', '')}".strip()
+            error = sentences(str(ended.get("error", "")), str(ended.get("advice", "")))
             if reason == "done":
                 facts["state"] = "done"
             elif reason == "rejected":

@@ -91,6 +91,15 @@ async def test_what_it_has_started_and_left_behind_does_not_hold_it(
         os.kill(heard[0]["left"], signal.SIGKILL)
 
 
+async def test_nobody_waits_for_the_engine_that_nobody_needs() -> None:
+    server = StartServer(["one"], os.environ)
+    await server.start()
+    await server.close()
+    started = server._process
+    assert started is not None
+    assert started.returncode == -signal.SIGKILL
+
+
 async def test_one_that_cannot_be_started_is_over_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -204,7 +204,7 @@ def test_a_pin_is_seen_on_prose_also_where_its_number_finds_no_room() -> None:
     block.checkpoint = 12_345
     block.stream.add("\n")
     assert any("‡" in line.text for line in rows_of(block, ROOM))
-    block.live = False
+    block.replaced = True
     assert any(line.text.endswith("‡") for line in rows_of(block, ROOM))
 
 

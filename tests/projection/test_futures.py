@@ -20,7 +20,7 @@ from kimi_tui.wire.events import (
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [("preparing", "copying files"), ("asking", "waiting for you"), ("running", "step 4")],
+    [("preparing", "preparing"), ("asking", "waiting for you"), ("running", "step 4")],
 )
 def test_a_state_is_told_in_words(state: FutureStatus, words: str) -> None:
     assert state_words(FutureChanged("a", state=state, step=4)) == words

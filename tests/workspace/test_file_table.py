@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -114,6 +115,19 @@ def test_an_odd_table_with_a_right_checksum_is_refused(tmp_path: Path, facts: by
     path.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
     with pytest.raises(ValueError, match="the list of files is damaged"):
         read_table(path)
+
+
+def test_a_table_that_claims_more_than_it_has_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "t.table"
+    content = b"KTTREE1\n" + (0xFFFF_FFFF).to_bytes(4, "little") + b"{}"
+    path.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="the list of files is damaged"):
+            read_table(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
@@ -399,6 +413,9 @@ def test_a_file_that_did_not_fit_is_named_and_kept_when_there_is_room(
     uid = place.begin()
     assert "limit" in place.tracker.full
     assert place.tracker.plan(uid).not_covered
+    (place.root / "big too").write_text(os.urandom(3000).hex())
+    assert any("limit" in remark for remark in place.tracker.plan(uid).remarks)
+    (place.root / "big too").unlink()
     place.tracker.close()
     place.limits = Limits()
     place.tracker = place.started()

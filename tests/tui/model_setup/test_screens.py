@@ -133,9 +133,9 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await one.sees("must begin with https:// or http://")
         url = running.screen.query_one("#url", Input)
         assert url.has_focus
-        await pilot.press("home", *"http://", "enter")
+        await pilot.press("home", *"https://", "enter")
         await one.until(lambda: running.screen.query_one("#key", Input).has_focus)
-        assert url.value == "http://host/v1"
+        assert url.value == "https://host/v1"
         await pilot.press("enter")
         await one.sees("type any word")
         # That another address was ignored is said only as long as the first one stays.
@@ -414,6 +414,23 @@ async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
         assert "readable by you alone" in shown
         await pilot.press("escape")
         await one.until(lambda: running.return_code == 0)
+
+
+async def test_a_key_that_may_not_be_sent_ends_nothing_and_what_was_said_is_kept(
+    home: Path,
+) -> None:
+    chosen = ModelChoice("server", "http://llm.example.test/v1", "m", api_key="sk-of-environment")
+    running = app(home, chosen)
+    async with running.run_test(size=(80, 30)) as pilot:
+        one = Desk(running, pilot)
+        one.screen.conversation.say("a first message")
+        await one.sees("would be sent to llm.example.test unencrypted")
+        assert isinstance(running.screen, WelcomeScreen)
+        assert running.return_code is None
+        assert one.screen.bench.prompt.area.text == "a first message"
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        assert running.screen.query_one("#url", Input).value == chosen.base_url
 
 
 @pytest.mark.exhaustive
