@@ -1147,13 +1147,20 @@ class StepTokens:
     def cut(self, checkpoint: int) -> None:
         """Forget the checkpoints from this one on, which were dropped."""
         self._current = None
-        dropped: Iterable[int] = range(checkpoint, self._largest + 1)
-        # A rewind takes time in proportion to what it drops; but a damaged record may have any numbers.
-        if self._largest - checkpoint > len(self._known):
-            dropped = [known for known in self._known if known >= checkpoint]
-        for one in dropped:
-            self._known.pop(one, None)
-            self._sent.discard(one)
+        known, sent = self._known, self._sent
+        # The time is in proportion to the smaller part, that which goes or that which stays; but a damaged record may have any
+        # numbers.
+        if max(0, checkpoint) < self._largest + 1 - checkpoint:
+            stay: Iterable[int] = range(checkpoint) if checkpoint < len(known) else known
+            self._known = {one: known[one] for one in stay if one < checkpoint and one in known}
+            self._sent = {one for one in self._known if one in sent}
+        else:
+            going: Iterable[int] = range(checkpoint, self._largest + 1)
+            if self._largest - checkpoint > len(known):
+                going = [one for one in known if one >= checkpoint]
+            for one in going:
+                known.pop(one, None)
+                sent.discard(one)
         self._largest = min(self._largest, checkpoint - 1)
 
 
