@@ -288,7 +288,8 @@ class Reverts:
         laid = _rearrange(before, base, summary, told.replaced, blocks.stretches[-1])
         _fill(card, event)
         card.below = frozenset(one.key for one in laid.kept)
-        old = next((one for one in before if summary.was and one.uid == summary.was), None)
+        named = before if summary.was else ()
+        old = next((one for one in named if one.uid == summary.was), None)
         if isinstance(old, CompactionBlock):
             # The edit changed only the text: the saving is still that of the original summary.
             card.edited, card.automatic, card.below = True, old.automatic, old.below
