@@ -290,19 +290,6 @@ class WorldLineNode:
         return ("line", self.n)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Future:
-    """The checkpoints that a replay has not reached yet.
-
-    Attributes:
-        checkpoints: the checkpoints, oldest first.
-        awaited: the uid of the next D-Mail or compaction among them; empty for none.
-    """
-
-    checkpoints: tuple[CheckpointNode, ...]
-    awaited: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Revert:
     """The newest revert of the live line, for its animation.
