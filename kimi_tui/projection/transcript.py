@@ -791,7 +791,7 @@ class TranscriptModel:
             case LineChanged():
                 change = self._switched(event, told, at)
                 # The blocks that come back have the pins of the time when their line was left.
-                return both(change, self._pin(self._pins)) if self._pins else change
+                return both(change, self._pin(self._pins))
             case MarksChanged(pins=pins):
                 # A bookmark changes no block.
                 told_pins = frozenset(pins)

@@ -484,6 +484,12 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
         self._view.shows_keys = False
         self.hide_prospect()
 
+    @property
+    def is_on_future(self) -> bool:
+        """Whether the selected row is a future that runs, which is read instead of previewed."""
+        row = self._view.selected_row() if self._view.selected is not None else None
+        return row is not None and row.future is not None
+
     def hide_prospect(self) -> None:
         """End the prospect of a rewind to the selected row."""
         if self._view.looking:
