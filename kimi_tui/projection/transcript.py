@@ -651,6 +651,8 @@ class TranscriptModel:
         self._spare: CheckpointCreated | None = None
         """The checkpoint of a turn whose message was not published yet."""
         self._pins: frozenset[tuple[str, int]] = frozenset()
+        self._had_pins = False
+        """Whether a message was ever pinned."""
         self._pause: ApprovalRequest | None = None
         """The pending question of the program while the turn is paused."""
         self.work_dir = work_dir
@@ -791,7 +793,7 @@ class TranscriptModel:
             case LineChanged():
                 change = self._switched(event, told, at)
                 # The blocks that come back have the pins of the time when their line was left.
-                return both(change, self._pin(self._pins))
+                return both(change, self._pin(self._pins)) if self._had_pins else change
             case MarksChanged(pins=pins):
                 # A bookmark changes no block.
                 told_pins = frozenset(pins)
@@ -802,6 +804,7 @@ class TranscriptModel:
     def _pin(self, pins: frozenset[tuple[str, int]]) -> Change:
         """Set the pinned messages, each as the uid of its checkpoint and its index after that."""
         self._pins, change = pins, NOTHING
+        self._had_pins |= bool(pins)
         uids = {uid for uid, _ in pins}
         # There may be tens of thousands of blocks, and few of them are or were pinned.
         for block in [one for one in self.blocks if one.pinned or one.uid in uids]:
