@@ -185,6 +185,32 @@ def test_the_differences_of_several_copies_are_applied_in_order_and_conflicts_to
     assert "c" not in scene.now()
 
 
+@pytest.mark.parametrize("keeps_folder", [True, False])
+def test_a_folder_whose_last_file_a_copy_deleted_is_there_only_if_the_copy_kept_it(
+    scene: Scene, keeps_folder: bool
+) -> None:
+    folder, copy = scene.work / "folder", scene.top / "copy" / "files"
+    folder.mkdir()
+    (folder / "last").write_text("last\n")
+    scene.tracker.take_snapshot("agent")
+    assert scene.tracker.log.last is not None
+    since = scene.tracker.log.last.id
+    shutil.copytree(scene.files, copy)
+    theirs = scene.tracked(copy)
+    theirs.mark("begun")
+    (folder / "last").unlink()
+    if not keeps_folder:
+        folder.rmdir()
+    theirs.take_snapshot("agent")
+    theirs.close()
+    folder.mkdir(exist_ok=True)
+    (folder / "last").write_text("last\n")
+    brought = scene.tracker.apply_difference(copy, since, "other", "general-1")
+    assert brought.deleted == ("folder/last",)
+    assert folder.exists() is keeps_folder
+    assert not (folder / "last").exists()
+
+
 def test_what_a_copy_changed_and_changed_back_is_neither_brought_nor_a_conflict(
     scene: Scene,
 ) -> None:
@@ -258,6 +284,52 @@ def test_an_empty_folder_of_a_copy_is_made_where_there_is_none(scene: Scene) -> 
     assert (scene.work / "taken").read_text() == "a file of the user\n"
     assert (scene.work / "gone").is_dir()
     assert not (scene.work / "again").exists()
+
+
+def test_changes_of_others_before_the_first_difference_are_still_told_from_the_agents(
+    tmp_path: Path,
+) -> None:
+    work, files, copy = (tmp_path / name for name in ("work", "files", "copy"))
+    work.mkdir()
+    (work / "a").write_text("a at first\n")
+
+    def tracked(folder: Path) -> Tracker:
+        tracker = Tracker(work, folder, Limits(), SnapshotScope())
+        assert tracker.first_scan()
+        return tracker
+
+    tracker = tracked(files)
+    tracker.mark("main-0")
+    assert tracker.log.last is not None
+    since = tracker.log.last.id
+    shutil.copytree(files, copy)
+    theirs = tracked(copy)
+    theirs.mark("begun")
+    (work / "b").write_text("b by the agent\n")
+    theirs.take_snapshot("agent")
+    theirs.close()
+    (work / "b").unlink()
+    (work / "c").write_text("c by the agent\n")
+    tracker.take_snapshot("agent")
+    (work / "a").write_text("a by the user\n")
+    tracker.take_snapshot("other")
+    tracker.apply_difference(copy, since, "other", "general-1")
+    plan = {one.path: one.change for one in tracker.plan("main-0").changes}
+    assert plan == {"a": "conflict", "b": "delete", "c": "delete"}
+
+
+def test_an_empty_folder_that_a_copy_made_is_made(scene: Scene) -> None:
+    copy, made = scene.top / "copy" / "files", scene.work / "made" / "inner"
+    shutil.copytree(scene.files, copy)
+    theirs = scene.tracked(copy)
+    theirs.mark("begun")
+    made.mkdir(parents=True)
+    theirs.take_snapshot("agent")
+    theirs.close()
+    shutil.rmtree(made.parent)
+    brought = scene.tracker.apply_difference(copy, scene.since, "other", "general-1")
+    assert brought.restored == ("made/inner",)
+    assert made.is_dir()
 
 
 def test_the_steps_of_a_copy_are_restored_as_if_it_had_worked_in_the_folder(scene: Scene) -> None:

@@ -279,6 +279,22 @@ def test_an_empty_folder_that_was_there_stays(place: Place) -> None:
     assert not (place.root / "made/sub").exists()
 
 
+def test_an_undo_keeps_the_folder_that_was_empty_before_the_rewind(place: Place) -> None:
+    place.other(("stays/deep/a", "x"), ("goes/deep/b", "x"))
+    start = place.begin()
+    place.agent(("stays/deep/a", None), ("goes/deep/b", None))
+    shutil.rmtree(place.root / "goes")
+    place.tracker.take_snapshot("agent")
+    place.go_to(start)
+    assert place.files() == {"stays/deep/a": "x", "goes/deep/b": "x"}
+    place.undo()
+    assert place.files() == {}
+    assert [one.relative_to(place.root).as_posix() for one in sorted(place.root.rglob("*"))] == [
+        "stays",
+        "stays/deep",
+    ]
+
+
 def test_links_are_restored_as_links_and_never_followed(place: Place, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
