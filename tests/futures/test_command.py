@@ -345,7 +345,6 @@ def test_a_signal_in_each_phase(place: Place, phase: str, number: int) -> None:
     words, line = PHASES[phase]
     run = place.start(*words)
     run.until(line)
-    begun = time.monotonic()
     run.interrupt(number)
     ended = run.end()
     assert "Traceback" not in ended.err
@@ -383,7 +382,6 @@ def test_a_second_ctrl_c_ends_it_at_once(place: Place) -> None:
     run.interrupt()
     ended = run.end()
     assert ended.code == 130
-    opened = place.run("1", command="checkpoints")
     taken = place.run("--message", "do gamma", "--n", "1", "--json")
     assert taken.code == 0
     place.assert_untouched()
