@@ -158,6 +158,7 @@ def start(launch: Launch) -> int:
     from kimi_tui.own_process import share_interpreter
 
     share_interpreter()
+    _write_utf8()
     _forget_odd_sizes()
     instant = begin(launch)
     try:
@@ -195,6 +196,16 @@ def _run_app(launch: Launch, instant: InstantPrompt | None) -> int:
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
     app.print_exit_messages()
     return app.return_code or 0
+
+
+def _write_utf8() -> None:
+    """Have the screen drawn in UTF-8, in which its input is read, whatever a locale or `PYTHONIOENCODING` says: the terminal's own
+    encoding cannot be asked for, and escapes such as `\\u2502` would wreck each row.
+    """
+    for stream in (sys.__stdout__, sys.__stderr__):
+        is_text = isinstance(stream, io.TextIOWrapper)
+        if is_text and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 NO_TERMINALS = ("dumb", "unknown")

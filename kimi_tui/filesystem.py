@@ -45,6 +45,19 @@ NO_HARD_LINKS = frozenset(
 SETTLED_NS = 2_000_000_000
 """Nanoseconds after which a time stamp is trusted: a file or folder that changed within this time can change again without
 another stamp. The coarsest clock in use (FAT) has steps of two seconds."""
+OF_A_MOMENT = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.EIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+"""Errors that say nothing about a file or folder: the same call may succeed in a moment."""
 READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors for a file that may only be read."""
 # Errors of file systems that cannot sync a folder; they do not mean that data is lost.
@@ -192,9 +205,23 @@ def _odd(path: Path, mode: int) -> OSError:
 # -- single calls --------------------------------------------------------------------------------------
 
 
+class Noted:
+    """What a result depends on.
+
+    Attributes:
+        paths: the noted paths (`note_path`).
+        is_whole: whether nothing was missed because the system lacked something for a moment (`unread_is_empty`).
+    """
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+        self.is_whole = True
+
+
 class _Noting(threading.local):
     """The paths that the present thread notes; None if nobody wants them."""
 
+    noted: Noted | None = None
     paths: set[str] | None = None
 
 
@@ -202,19 +229,30 @@ _noting = _Noting()
 
 
 @contextlib.contextmanager
-def noted_paths() -> Generator[set[str]]:
+def noted_paths() -> Generator[Noted]:
     """Collect the paths that this thread notes (`note_path`) within the context, in which no other such context may be entered."""
-    _noting.paths = paths = set[str]()
+    _noting.noted = noted = Noted()
+    _noting.paths = noted.paths
     try:
-        yield paths
+        yield noted
     finally:
-        _noting.paths = None
+        _noting.noted = _noting.paths = None
 
 
 def note_path(path: str) -> None:
     """Note a path on whose existence, kind or target a result depends; with a slash at its end, on what the folder or file holds."""
     if _noting.paths is not None:
         _noting.paths.add(path)
+
+
+@contextlib.contextmanager
+def unread_is_empty() -> Generator[None]:
+    """Pass over an `OSError`, as what cannot be read counts as empty. After one of a moment the result in work is not whole."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in OF_A_MOMENT and _noting.noted is not None:
+            _noting.noted.is_whole = False
 
 
 def links_to(path: str) -> tuple[list[str], str]:

@@ -9,7 +9,7 @@ or replaced for good (`left_out`). Names that were imported before stay as they 
 
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -25,16 +25,32 @@ _executing = threading.RLock()
 
 
 class DeferredModule(ModuleType):
-    """A module that is executed when an attribute is read that it does not have."""
+    """A module that is executed when an attribute is read that it does not have; again with the next one, if that raised an error."""
 
     def __getattr__(self, name: str) -> object:
         spec = self.__spec__
         if not name.startswith("__") and spec is not None and spec.loader is not None:
             with _executing:
-                if isinstance(spec.loader, _LaterLoader):
-                    spec.loader = self.__loader__ = SourceFileLoader(spec.name, spec.loader.path)
-                    spec.loader.exec_module(self)
+                if isinstance(later := spec.loader, _LaterLoader):
+                    before = dict(vars(self))
+                    spec.loader = self.__loader__ = SourceFileLoader(spec.name, later.path)
+                    try:
+                        spec.loader.exec_module(self)
+                    except BaseException:
+                        spec.loader = later
+                        self._forget_all_but(before)
+                        raise
         return super().__getattribute__(name)
+
+    def _forget_all_but(self, before: Mapping[str, object]) -> None:
+        """Have the names of a time before the module was executed, and its modules that are loaded now, as their next import
+        does not set them again.
+        """
+        names = vars(self)
+        for name in [name for name in names if name not in before]:
+            if sys.modules.get(f"{self.__name__}.{name}") is not names[name]:
+                del names[name]
+        names.update(before)
 
 
 class _LaterLoader(SourceFileLoader):

@@ -354,3 +354,7 @@ class NoModelNamed(CannotOpen):
     def __init__(self, message: str, code: int, *, listed: bool) -> None:
         super().__init__(message, code)
         self.listed = listed
+
+
+class ModelRefused(CannotOpen):
+    """The chosen model cannot be used as it is configured, for example as its key would cross a network unencrypted."""

@@ -59,12 +59,15 @@ class _Redacting(logging.Formatter):
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that may be removed while the program runs: records that cannot be written are dropped."""
+    """A log file that may be removed, or whose disk may be full, while the program runs: records that cannot be written are dropped."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         with suppress(OSError):
             super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Print nothing: the base class would put a traceback on the terminal."""
 
 
 def start_logging(path: Path, keys: tuple[str, ...] = ()) -> None:

@@ -84,6 +84,24 @@ def test_a_module_that_cannot_run_says_why(package: Path) -> None:
         _ = broken.name
 
 
+def test_a_module_that_could_not_run_is_run_again_with_the_next_name(package: Path) -> None:
+    again = package / "again.py"
+    again.write_text("from .one import ONE\nHALF = 1\nraise OSError('no descriptor')\n")
+    (package / "__init__.py").write_text(
+        "from .one import ONE\nfrom . import again\nHALF = ONE\nWHOLE = again.HALF\n"
+    )
+    with deferred(PACKAGE):
+        module = import_module(PACKAGE)
+    for name in ("WHOLE", "HALF", "ONE"):
+        with pytest.raises(OSError, match="no descriptor"):
+            getattr(module, name)
+    again.write_text("HALF = 2\n" + 8 * "# another size\n")
+    assert (module.WHOLE, module.HALF, module.ONE) == (2, 1, 1)
+    # Its modules are there as after any import, also those that were loaded by the first attempt.
+    assert module.one is sys.modules[f"{PACKAGE}.one"]
+    assert module.again is sys.modules[f"{PACKAGE}.again"]
+
+
 def test_a_function_is_imported_with_its_call(package: Path) -> None:
     two = f"{PACKAGE}.two"
     import_module(PACKAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,23 @@ def test_a_long_log_is_begun_anew(tmp_path: Path) -> None:
     logging.getLogger("kimi_tui").warning("new")
     assert path.stat().st_size < 200
     assert (tmp_path / "kimi-tui.old.log").exists()
+
+
+def test_a_full_disk_is_no_crash_and_nothing_is_printed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "logs/x.log"
+    start_logging(path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        logging.getLogger("kimi_tui").info("lost")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == ""
+    assert capfd.readouterr() == ("", "")
+    logging.getLogger("kimi_tui").info("kept")
+    assert path.read_text().count("kept") == 1
 
 
 def test_a_place_that_cannot_be_written_is_no_crash(tmp_path: Path) -> None:

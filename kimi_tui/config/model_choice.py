@@ -1,8 +1,8 @@
 """Chooses the model, its server and its API key from configuration file, environment and command line.
 
 A key is sent only to its own server: a stored one to its provider's origin, `KIMI_API_KEY` and `OPENAI_API_KEY` to the
-servers of their families. For a server without a key the user is asked, unless it runs on this machine. A model may be chosen
-for one work folder alone (`FolderModel`). `config.keyring` reads a key in the system's keyring when it is needed.
+servers of their families. For a server without a key the user is asked, unless it can be used without one (`needs_key`). A model
+may be chosen for one work folder alone (`FolderModel`). `config.keyring` reads a key in the system's keyring when it is needed.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from kimi_tui.app_paths import data_dir, make_private, short
 from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, origin_of
@@ -108,7 +109,7 @@ def choose_model(
         provider = _elsewhere(overrides.base_url, config, provider, family, environ)
     if provider is None:
         return NeedsChoice(model=wanted)
-    if not provider.api_key and not is_loopback(host_of(provider.base_url)):
+    if not provider.api_key and needs_key(provider.base_url):
         return NeedsChoice(provider.base_url, wanted)
 
     same_server = stored is not None and origin_of(stored.base_url) == origin_of(provider.base_url)
@@ -144,6 +145,20 @@ def _remarks(
     written = given.strip().rstrip("/")
     is_changed = bool(written) and written != used and clean_url(written) == used
     return (f"{source}: the base URL is {used}; the text around it was ignored.",) * is_changed
+
+
+def needs_key(base_url: str) -> bool:
+    """Return whether a server must be given a key before it is asked anything.
+
+    One on this machine needs none, and no key is ever sent over plain HTTP to another: a server there is one without keys. The
+    address of a known provider is the exception, as `http://` is a slip there.
+    """
+    if is_loopback(host_of(base_url)):
+        return False
+    encrypted = f"https://{host_of(base_url)}"
+    return urlsplit(base_url).scheme != "http" or any(
+        origin_of(encrypted) in family.origins for family in (KIMI, OPENAI)
+    )
 
 
 def provider_type(base_url: str) -> str:

@@ -494,6 +494,8 @@ class ResponseContext:
     """The time in seconds since 1970, for waits given as dates."""
     accepted: int = 0
     """Input tokens that this model accepted last time: a smaller figure in a refusal is not its window."""
+    through: str = ""
+    """The proxy that can answer in place of the server, as the connection is not encrypted: its name within a sentence."""
 
     @property
     def request_id(self) -> str:
@@ -576,8 +578,18 @@ def error_of_response(raw: bytes, context: ResponseContext) -> LLMError:
     except ValueError:
         body = None
     if body is None or isinstance(body, int | float | bool):
-        return _classified(_ErrorBody(_plain(text, context), "", 0, text), text, context)
+        error = _classified(_ErrorBody(_plain(text, context), "", 0, text), text, context)
+        if context.through and _is_page(text):
+            error.advice = _page_advice(context)
+        return error
     return _classified(_parse_error_body(body), text, context)
+
+
+def _page_advice(context: ResponseContext) -> str:
+    return (
+        f"The page may come from {context.through}. "
+        f"Have the proxy allow {context.host}, or add {context.host} to NO_PROXY."
+    )
 
 
 def error_of_stream_event(body: Any, context: ResponseContext) -> LLMError:
@@ -600,7 +612,9 @@ def error_of_wrong_content(content_type: str, raw: bytes, context: ResponseConte
         + (f": {said}" if said not in ("", _WEB_PAGE) else "."),
         status=context.status,
         request_id=context.request_id,
-        advice="Check the base URL: it usually ends in /v1.",
+        advice=_page_advice(context)
+        if context.through and "html" in content_type
+        else "Check the base URL: it usually ends in /v1.",
     )
 
 
@@ -725,11 +739,15 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
 
 def _plain(text: str, context: ResponseContext) -> str:
     """Return a sentence from a body that is not JSON: a page's title, or the first words."""
-    if "<html" in text[:2000].lower() or "<!doctype" in text[:2000].lower():
+    if _is_page(text):
         title = re.search(r"<title[^>]{0,200}>(.{1,200}?)</title>", text[:20_000], re.I | re.S)
         named = _one_line(redact(title.group(1), context.secrets), 200) if title else ""
         return f"a web page, “{named}”" if named else _WEB_PAGE
     return _shown(text, context)
+
+
+def _is_page(text: str) -> bool:
+    return "<html" in text[:2000].lower() or "<!doctype" in text[:2000].lower()
 
 
 def _shown(text: str, context: ResponseContext) -> str:

@@ -109,6 +109,7 @@ class _JsonClient:
             headers={name.lower(): value for name, value in response.headers.items()},
             secrets=self._secrets,
             now=time.time(),
+            through="" if (proxy := self._client.proxy) is None else proxy.answers_for(url),
         )
         if response.status_code >= 300:
             raise errors.error_of_response(raw, context)

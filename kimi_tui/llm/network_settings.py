@@ -61,6 +61,19 @@ class EnvironmentProxy:
         return self.url.startswith("socks")
 
     @property
+    def between(self) -> str:
+        """The name of the proxy, within a sentence."""
+        return f"the proxy {self.shown}, set by {self.variable}"
+
+    def answers_for(self, base_url: str) -> str:
+        """Return the name of the proxy within a sentence if it can answer in place of the server; else an empty string.
+
+        It only passes on what is encrypted, or what a SOCKS proxy carries.
+        """
+        is_encrypted = urlsplit(base_url).scheme.lower() == "https"
+        return "" if is_encrypted or self.is_socks else self.between
+
+    @property
     def called(self) -> str:
         """The name of the proxy, as the subject of a sentence."""
         return f"The proxy {self.shown}, set by {self.variable},"

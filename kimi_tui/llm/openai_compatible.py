@@ -370,7 +370,7 @@ class OpenAICompatible(ChatProvider):
             body, response = sent
             reader = AnswerReader(
                 response,
-                self._context(response),
+                self._context(response, client),
                 client.failures,
                 self._quirks,
                 estimated_tokens=body.estimated_tokens,
@@ -431,7 +431,7 @@ class OpenAICompatible(ChatProvider):
             response = await client.post(body.data)
             if response.is_success:
                 return body, response
-            error = errors.error_of_response(response.content, self._context(response))
+            error = errors.error_of_response(response.content, self._context(response, client))
             teachable = isinstance(error, APIStatusError) and error.status in {400, 422, 500}
             if isinstance(error, ContextOverflowError):
                 self._learn_window(error.window)
@@ -446,7 +446,8 @@ class OpenAICompatible(ChatProvider):
             raise error
         raise AssertionError("unreachable: the last round raises or returns")
 
-    def _context(self, response: httpx2.Response) -> ResponseContext:
+    def _context(self, response: httpx2.Response, client: OpenAIClient) -> ResponseContext:
+        proxy = client.failures.proxy
         return ResponseContext(
             host=self._host,
             model=self._info.model,
@@ -455,6 +456,7 @@ class OpenAICompatible(ChatProvider):
             secrets=self._secrets,
             now=time.time(),
             accepted=self._quirks.accepted,
+            through="" if proxy is None else proxy.answers_for(self._base_url),
         )
 
     def _learn_window(self, window: int | None) -> None:

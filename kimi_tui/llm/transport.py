@@ -239,7 +239,15 @@ class NetworkFailures:
         before it answered.
         """
         cause = error.__cause__ or error
-        return connection_error(self.host, cause, self.secrets, self.proxy) or APIConnectionError(
+        made = connection_error(self.host, cause, self.secrets, self.proxy)
+        if made is not None:
+            return made
+        if self.proxy is not None:
+            return APIConnectionError(
+                f"{self.host}, or {self.proxy.between}, closed the connection before it answered.",
+                advice=f"If it keeps happening, check the proxy, or add {self.host} to NO_PROXY.",
+            )
+        return APIConnectionError(
             f"{self.host} closed the connection before it answered.",
             advice="This is usually temporary.",
         )

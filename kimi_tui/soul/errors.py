@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from kimi_tui.app_paths import log_words
+from kimi_tui.filesystem import OF_A_MOMENT
+
+
+def lack_advice(error: OSError) -> str:
+    """Return what to do if an error says that too many files are open; an empty string for other errors."""
+    if error.errno not in (errno.EMFILE, errno.ENFILE):
+        return ""
+    return "To raise the limit, quit, and start kimi-tui after ulimit -n 1024."
 
 
 class SoulError(Exception):
@@ -22,9 +33,15 @@ class RunCancelled(SoulError):
 
 
 class TurnFailed(SoulError):
-    """A turn ended by a fault of the program, which is its `__cause__`."""
+    """A turn ended by a fault of the program, which is its `__cause__`, or because the system lacked something for a moment."""
 
     def __init__(self, cause: Exception) -> None:
+        if isinstance(cause, OSError) and cause.errno in OF_A_MOMENT:
+            super().__init__(
+                f"The system refused something that kimi-tui needs: {os.strerror(cause.errno)}.",
+                advice=f"No message was lost. Press Enter in the empty prompt to let it continue. {lack_advice(cause)}".strip(),
+            )
+            return
         super().__init__(
             f"kimi-tui had an internal error ({type(cause).__name__}).",
             advice=f"No message was lost. {log_words()}",

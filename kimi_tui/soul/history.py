@@ -420,10 +420,14 @@ def fits(records: list[EventRecord], session: Session) -> bool:
         return False
     lines: set[int] = set()
     told: set[str] = set()
+    # A summary also stands, as a pinned message, behind checkpoints of other kinds, where pins tell of what is beside it.
+    compacted: set[str] = set()
     for record in records:
         match record.event:
-            case ev.CheckpointCreated(uid=uid):
+            case ev.CheckpointCreated(uid=uid, kind=kind):
                 told.add(uid)
+                if kind == "compaction":
+                    compacted.add(uid)
             case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
                 lines.add(n)
             case ev.LineChanged(from_line=n) | ev.WorldLineAdded(n=n):
@@ -440,7 +444,8 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     kept = [
         point.uid
         for point, end in zip(points, ends, strict=False)
-        if MessageKind.SUMMARY in (kinds := index.kinds(point.message_index, end))
+        if point.uid in compacted
+        and MessageKind.SUMMARY in (kinds := index.kinds(point.message_index, end))
         and not set(kinds) <= _BESIDE_SUMMARY
     ]
     recorded = records_by_checkpoint(records) if kept else {}

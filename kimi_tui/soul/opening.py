@@ -30,7 +30,15 @@ from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.futures import are_left
-from kimi_tui.launch import FORKED, NEWEST, CannotOpen, DiskRefuses, Launch, NoModelNamed
+from kimi_tui.launch import (
+    FORKED,
+    NEWEST,
+    CannotOpen,
+    DiskRefuses,
+    Launch,
+    ModelRefused,
+    NoModelNamed,
+)
 from kimi_tui.llm.errors import APIStatusError, LLMError
 from kimi_tui.logging_setup import begin_logging, start_logging
 from kimi_tui.program import FAILED, LOCKED, USAGE
@@ -42,7 +50,7 @@ from kimi_tui.session.metadata import read_state
 from kimi_tui.session.prompt_history import history_file, read_history
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore
-from kimi_tui.soul.errors import UnknownCompaction
+from kimi_tui.soul.errors import UnknownCompaction, lack_advice
 from kimi_tui.soul.record import end_of_record
 from kimi_tui.wire.events import EventRecord
 from kimi_tui.workspace.git_branch import branch_of
@@ -191,6 +199,7 @@ async def open_session(
         CannotOpen: there is no such session, or another process has it open and no fork of it is wanted. Without
             `waits_for_sandbox` also: a folder of the command line cannot be added; otherwise that is one of the notices.
         DiskRefuses: a disk error that may pass.
+        ModelRefused: the model cannot be used as it is configured.
     """
     if not launch.demo:
         # The log is opened before anything may have to be logged; `provider_of` does so again with the key.
@@ -241,7 +250,7 @@ async def open_session(
         provider = stage.provider
         if provider is None and agent:
             engine, provider = await _external_engine(launch, session, agent)
-        provider = provider or await provider_of(launch, session.id)
+        provider = provider or await _first_provider(launch, session.id)
         if given is not None:
             given.provided(provider)
         compaction, remark = await asyncio.to_thread(_compaction, config.loop_control.compaction)
@@ -319,6 +328,8 @@ async def open_session(
     except OSError as error:
         where = f" Sessions are kept in {short(data_dir())}; set KIMI_TUI_HOME to change that."
         words = f"{error}{'' if launch.demo else where}"
+        if advice := lack_advice(error):
+            words = f"The session could not be opened: too many files are open. {advice}"
         kind = DiskRefuses if error.errno in _MAY_PASS else CannotOpen
         raise kind(words, FAILED) from error
     except SessionError as error:
@@ -486,6 +497,18 @@ async def _stage(launch: Launch) -> _Stage:
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
         return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)
     return _Stage(launch.kept_in or data_dir(), launch.work_dir)
+
+
+async def _first_provider(launch: Launch, session_id: str) -> ChatProvider:
+    """Return the provider for the model with which a session begins.
+
+    Raises:
+        CannotOpen: it cannot be used, or there is none.
+    """
+    try:
+        return await provider_of(launch, session_id)
+    except LLMError as error:
+        raise ModelRefused(f"{error.message} {error.advice}".strip(), FAILED) from error
 
 
 async def provider_of(launch: Launch, session_id: str) -> ChatProvider:

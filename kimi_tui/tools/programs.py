@@ -147,9 +147,9 @@ def _writable(environ: Mapping[str, str]) -> tuple[str, ...]:
     file = app_paths.config_dir(environ) / "config.toml"
     try:
         found = os.stat(file)
+        return _writable_in(str(file), found.st_mtime_ns, found.st_size)
     except OSError:
         return ()
-    return _writable_in(str(file), found.st_mtime_ns, found.st_size)
 
 
 @functools.lru_cache(maxsize=4)
@@ -158,5 +158,5 @@ def _writable_in(file: str, _changed: int, _size: int) -> tuple[str, ...]:
         data = read_regular(Path(file), _MOST_CONFIG_BYTES, links=True)
         table = tomllib.loads(data.decode()).get("sandbox", {})
         return tuple(one for one in table.get("writable", ()) if isinstance(one, str))
-    except (OSError, ValueError, RecursionError, AttributeError, TypeError):
+    except (ValueError, RecursionError, AttributeError, TypeError):
         return ()

@@ -410,7 +410,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
 
     @on(ModelMissing)
     def _model_missing(self, event: ModelMissing) -> None:
-        """Continue with the first run at the choice of a model: there is a server but no model."""
+        """Continue with the first run at the choice of a model: there is no model, or the configured one cannot be used."""
         from kimi_tui.tui.model_setup.welcome import WelcomeScreen
 
         self.push_screen(WelcomeScreen(self.launch, event.words))

@@ -138,7 +138,9 @@ class OpeningFailed(Message):
 
 
 class ModelMissing(Message):
-    """The session cannot be opened before a model is chosen; `words` say why its server cannot be asked, or are empty."""
+    """The session cannot be opened before a model is chosen; `words` say why the configured one cannot be used, or its server cannot be
+    asked; they are empty if that server only lists several.
+    """
 
     def __init__(self, words: str) -> None:
         super().__init__()

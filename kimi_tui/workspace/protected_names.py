@@ -16,7 +16,6 @@ once (also by the sandbox, which searches further) counts as long as the program
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import json
 import os
@@ -33,7 +32,7 @@ from typing import Any, NamedTuple, cast
 from unicodedata import normalize
 
 from kimi_tui.app_paths import home_places
-from kimi_tui.filesystem import SETTLED_NS, note_path, real_path
+from kimi_tui.filesystem import SETTLED_NS, note_path, real_path, unread_is_empty
 from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
@@ -438,7 +437,7 @@ def _listed(
     folders: dict[str, bool] = {}
     n_names = 0
     is_whole = False
-    with contextlib.suppress(OSError), os.scandir(place) as listing:
+    with unread_is_empty(), os.scandir(place) as listing:
         for item in islice(listing, most):
             n_names += 1
             name = item.name

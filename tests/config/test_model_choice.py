@@ -20,7 +20,7 @@ from kimi_tui.config.model_choice import (
     Overrides,
     choose_model,
 )
-from kimi_tui.config.settings import Config, ConfigError
+from kimi_tui.config.settings import Config, ConfigError, ModelConfig, ProviderConfig
 
 NOTHING_SAID = Overrides()
 STORED = parse_config(
@@ -179,6 +179,26 @@ def test_a_server_of_this_machine_needs_no_key() -> None:
     base = Overrides(base_url="http://127.0.0.1:8080/v1")
     assert used(STORED, base) == ("http://127.0.0.1:8080/v1", "", "")
     assert used(Config(), base, KIMI_API_KEY="k")[1] == "k"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://llm.example.com/v1", "http://192.168.1.20:11434/v1", "http://nas.local:8000/v1"]
+)
+def test_a_server_to_which_no_key_may_be_sent_needs_none(url: str) -> None:
+    base = Overrides(base_url=url, model="m")
+    assert used(Config(), base, KIMI_API_KEY="k", OPENAI_API_KEY="o") == (url, "", "m")
+    assert used(Config(), KIMI_BASE_URL=url, KIMI_MODEL_NAME="m") == (url, "", "m")
+    stored = ProviderConfig("near", base_url=url, type="openai_legacy")
+    models = {"m": ModelConfig("m", "near", "m")}
+    config = Config(default_model="m", models=models, providers={"near": stored})
+    assert used(config) == (url, "", "m")
+    # A key that is meant for it stays, so that its request is refused with the reason.
+    assert used(Config(), KIMI_BASE_URL=url, KIMI_API_KEY="k", KIMI_MODEL_NAME="m")[1] == "k"
+
+
+def test_the_unencrypted_address_of_a_known_provider_is_a_slip() -> None:
+    for url in ("http://api.moonshot.ai/v1", "http://api.openai.com:8080/v1"):
+        assert chosen(Config(), Overrides(base_url=url)) == NeedsChoice(url)
 
 
 def test_a_host_that_begins_like_an_address_of_this_machine_gets_no_key() -> None:

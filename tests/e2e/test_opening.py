@@ -44,6 +44,19 @@ def test_a_session_that_hangs_while_it_is_opened_can_be_left(
     assert b"\x1b[?1049l" in terminal.raw[before:]
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_the_screen_is_drawn_whatever_encoding_the_environment_names(
+    configured: Program, encoding: str
+) -> None:
+    terminal = configured.start(env={"PYTHONIOENCODING": encoding}, fresh=True)
+    shown = terminal.wait_for("What shall we work on?")
+    assert "│ Timeline" in shown
+    assert b"\\u2502" not in terminal.raw
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+
+
 def test_a_configuration_that_is_a_fifo_is_named(program: Program) -> None:
     program.home.mkdir(exist_ok=True)
     os.mkfifo(program.home / "config.toml")

@@ -49,15 +49,22 @@ class Proxy:
         login: as `name:password`; empty to ask for none.
         refuses: the status (CONNECT) or reply code (SOCKS) with which connections are refused.
         garbage: what is answered in place of SOCKS.
+        page: what is answered in place of the server, without TLS; empty to close the connection.
     """
 
     def __init__(
-        self, port: int, login: str = "", refuses: int = 0, garbage: bytes | None = None
+        self,
+        port: int,
+        login: str = "",
+        refuses: int = 0,
+        garbage: bytes | None = None,
+        page: bytes | None = None,
     ) -> None:
         self.port = port
         self.login = login
         self.refuses = refuses
         self.garbage = garbage
+        self.page = page
         self.asked_for: list[str] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,7 +111,9 @@ class Proxy:
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
             return
         self.asked_for.append(target)
-        if self.refuses:
+        if self.page is not None:
+            writer.write(self.page)
+        elif self.refuses:
             writer.write(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % self.refuses)
         elif method == "CONNECT":
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -246,6 +255,34 @@ async def test_what_is_no_socks_proxy_is_named(
     monkeypatch.setenv("ALL_PROXY", f"socks5://{address}")
     error = await error_of()
     assert "set by ALL_PROXY" in error.message
+
+
+@pytest.mark.parametrize("status", [200, 403, 502])
+async def test_a_page_that_may_come_from_the_proxy_names_it(
+    through: Running, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    text = b"<html>Denied</html>"
+    head = b"HTTP/1.1 %d Page\r\nContent-Type: text/html\r\n" % status
+    page = head + b"Content-Length: %d\r\n\r\n" % len(text) + text
+    _, address = await through(page=page)
+    monkeypatch.setenv("HTTP_PROXY", f"http://{address}")
+    error = await error_of()
+    assert error.advice == (
+        f"The page may come from the proxy http://{address}, set by HTTP_PROXY. "
+        f"Have the proxy allow {NAME}, or add {NAME} to NO_PROXY."
+    )
+
+
+async def test_whoever_closed_a_connection_through_a_proxy_it_is_named(
+    through: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, address = await through(page=b"")
+    monkeypatch.setenv("HTTP_PROXY", f"http://{address}")
+    with pytest.raises(
+        APIConnectionError, match=r"or the proxy .* closed the connection"
+    ) as chatted:
+        await said_by_model()
+    assert "NO_PROXY" in chatted.value.advice
 
 
 async def test_a_proxy_that_cannot_connect_says_why(
@@ -394,6 +431,8 @@ def test_one_variable_applies(
         ("api.example.test:80", URL, True),
         ("api.example.test:443", URL, False),
         ("api.example.test:443", "https://api.example.test/v1", True),
+        ("api.example.test:8443", "https://api.example.test:8443/v1", True),
+        ("api.example.test:443", "https://api.example.test:8443/v1", False),
         ("http://api.example.test", URL, True),
         ("a b\tapi.example.test", URL, True),
         (",, ,;", URL, False),

@@ -47,6 +47,7 @@ from kimi_tui.wire.events import (
     FailureKind,
     FilesChanged,
     LineChanged,
+    MarksChanged,
     Notice,
     StatusUpdate,
     SteerQueued,
@@ -398,6 +399,21 @@ def test_undo_brings_the_same_blocks_back() -> None:
     talk.tell(LineChanged("redo", 3, 4, "u"))
     shown(talk, model)
     assert model.blocks == after
+
+
+def test_blocks_that_come_back_have_no_pin_that_was_taken_away_meanwhile() -> None:
+    talk = quoted_fields()
+    model = shown(talk)
+    block = model.blocks[5]
+    talk.tell(MarksChanged((), ((block.uid, block.number),)))
+    shown(talk, model)
+    assert block.pinned
+    talk.tell(ContextReverted("rewind", 2, "u", 16, 2, 4, 2, 58_000, 30_000))
+    talk.tell(MarksChanged((), ()))
+    talk.tell(LineChanged("undo", 3, 2, "u"))
+    shown(talk, model)
+    assert model.blocks[5] is block
+    assert not block.pinned
 
 
 def test_a_jump_into_a_line_takes_it_up_to_there() -> None:

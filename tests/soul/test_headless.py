@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -217,6 +218,30 @@ async def test_a_fault_of_the_program_is_the_cause_of_what_is_raised(
             await on.soul.run("hi")
         assert isinstance(failed.value.__cause__, ZeroDivisionError)
         assert "ZeroDivisionError" in on.ear.of(ev.TurnEnd)[-1].error
+
+
+async def test_what_the_system_lacked_is_no_fault_of_the_program_and_the_turn_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        on.server.script(say("well"))
+
+        def begin_turn() -> None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+            (tmp_path / "any").read_text()
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(on.soul._conversation.denwa, "begin_turn", begin_turn)
+            try:
+                with pytest.raises(TurnFailed, match="Too many open files"):
+                    await on.soul.run("hi")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        end = on.ear.of(ev.TurnEnd)[-1]
+        assert "internal error" not in end.error
+        assert "ulimit -n" in end.advice
+        assert await on.soul.resume() == "done"
 
 
 # -- the protocol

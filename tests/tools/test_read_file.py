@@ -161,6 +161,9 @@ async def test_a_part_says_how_to_go_on(bench: Bench) -> None:
     assert outcome.brief == "lines 10–12"
     outcome = await bench.run("ReadFile", path="a.txt", line_offset=49)
     assert outcome.message == "Lines 49 to 50 of 50."
+    # Models that count from 0 mean the first line.
+    outcome = await bench.run("ReadFile", path="a.txt", line_offset=0, n_lines=1)
+    assert outcome.output == numbered(1, "line 1")
 
 
 async def test_the_end_by_a_negative_offset(bench: Bench) -> None:
@@ -370,6 +373,16 @@ async def test_outside_the_work_folder_asks(bench: Bench, tmp_path: Path) -> Non
     bench.approver.refuse = ""
     with pytest.raises(ToolRejected):
         await bench.run("ReadFile", path="link")
+
+
+async def test_a_file_that_vanishes_while_the_question_stands_is_missing(
+    bench: Bench, tmp_path: Path
+) -> None:
+    outside = tmp_path / "a.txt"
+    outside.write_text("far\n")
+    bench.approver.before_yes = outside.unlink
+    outcome = await bench.run("ReadFile", path=str(outside))
+    assert (outcome.is_error, outcome.brief) == (True, "no such file")
 
 
 async def test_the_neighbour_with_a_longer_name_is_outside(bench: Bench) -> None:

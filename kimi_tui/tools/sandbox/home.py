@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import is_under, links_to, note_path, read_regular
+from kimi_tui.filesystem import is_under, links_to, note_path, read_regular, unread_is_empty
 from kimi_tui.tools.sandbox.redacted import MOST_BYTES, without_credentials
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import PASSED_OVER, folded
@@ -358,7 +358,7 @@ class _Found:
             return
         if os.path.isdir(end):
             note_path(f"{end}/")
-            with contextlib.suppress(OSError):
+            with unread_is_empty():
                 for name in sorted(os.listdir(end)):
                     inner = os.path.join(end, name)
                     if os.path.isfile(inner):
@@ -442,23 +442,19 @@ class _Found:
 
 @lru_cache(maxsize=512)
 def _redacted(path: str, _stamp: tuple[int, ...]) -> tuple[bytes, bytes | None]:
-    try:
-        data = read_regular(Path(path), MOST_BYTES + 1)
-    except OSError:
-        return b"", None
+    data = read_regular(Path(path), MOST_BYTES + 1)
     return data, without_credentials(os.path.basename(path), data)
 
 
 def _shown_text(path: str) -> tuple[bytes, bytes | None]:
     """Return the content of a settings file, and the part of it that is shown; None for nothing."""
     note_path(f"{path}/")
-    try:
+    with unread_is_empty():
         found = os.stat(path)
-    except OSError:
-        return b"", None
-    if not stat.S_ISREG(found.st_mode):
-        return b"", None
-    return _redacted(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+        if stat.S_ISREG(found.st_mode):
+            stamp = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            return _redacted(path, stamp)
+    return b"", None
 
 
 def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
@@ -503,7 +499,7 @@ def _names_in(
         names: list[str] = []
         if not is_missing:
             note_path(f"{folder}/")
-            with contextlib.suppress(OSError):
+            with unread_is_empty():
                 names = os.listdir(folder)
         listed[folder] = frozenset(names)
     return listed[folder]
@@ -562,18 +558,17 @@ def _add_programs(found: _Found, environ: Mapping[str, str]) -> None:
 
 def _links_of(folder: str) -> tuple[str, ...]:
     note_path(f"{folder}/")
-    try:
+    with unread_is_empty():
         status = os.stat(folder)
-    except OSError:
-        return ()
-    return _listed_links(folder, (status.st_ino, status.st_mtime_ns, status.st_ctime_ns))
+        return _listed_links(folder, (status.st_ino, status.st_mtime_ns, status.st_ctime_ns))
+    return ()
 
 
 @lru_cache(maxsize=64)
 def _listed_links(folder: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
     """Return the targets of the links in a folder."""
     found: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+    with os.scandir(folder) as listing:
         for n, item in enumerate(listing):
             if n == _MOST_PROGRAMS:
                 break
@@ -671,10 +666,9 @@ def _alternates(git: str) -> Iterator[str]:
     seen: set[str] = set()
     while waiting and len(seen) < _MOST_ALTERNATES:
         objects = waiting.pop()
-        try:
+        data = b""
+        with unread_is_empty():
             data = read_regular(Path(objects, "info/alternates"), MOST_BYTES)
-        except OSError:
-            continue
         for line in data.decode(errors="surrogateescape").split("\n"):
             if not line or line.startswith("#") or "\0" in line:
                 continue
@@ -729,7 +723,8 @@ def _listing(folder: str, above: tuple[str, ...]) -> tuple[int, list[str], list[
     secrets: list[str] = []
     folders: list[str] = []
     n_entries = 0
-    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+    is_whole = False
+    with unread_is_empty(), os.scandir(folder) as listing:
         for item in listing:
             n_entries += 1
             if n_entries > _MOST_BELOW:
@@ -740,6 +735,9 @@ def _listing(folder: str, above: tuple[str, ...]) -> tuple[int, list[str], list[
                     secrets.append(item.path)
             elif is_folder and item.name not in PASSED_OVER and item.name not in _PACKAGES:
                 folders.append(item.name)
+        is_whole = True
+    if not is_whole:
+        return n_entries, secrets, folders
     if len(_listings) >= _MOST_LISTINGS:
         _listings.clear()
     _listings[folder] = stamp, (n_entries, secrets, folders)

@@ -27,12 +27,14 @@ from typing import NamedTuple
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import (
+    OF_A_MOMENT,
     SETTLED_NS,
     create_file,
     links_to,
     note_path,
     read_regular,
     real_path,
+    unread_is_empty,
 )
 from kimi_tui.filesystem import is_under as _under
 from kimi_tui.tools.sandbox.git_levers import (
@@ -322,12 +324,11 @@ def policy_for(
     # A command may have removed these links since they were found; and links of the home folder may lead into the work folder.
     look.at("links", home, lambda: links_in(home, deepest=0))
     for names, real in (*known_links(work), *known_links(home)):
-        if not real.startswith(f"{work}/") or not os.path.exists(real):
-            continue
+        inside = {*_inside(real, work)}
         if protected_names.secrets().rule_in(names):
-            hidden |= {real} - shown
+            hidden |= inside - shown
         elif len(names) == 1 and protected_names.runs_later().rule_in(names):
-            kept.add(real)
+            kept |= inside
 
     def named_below(git: str, top: str) -> set[str]:
         named = look.at(
@@ -495,7 +496,7 @@ def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
     while waiting:
         folder, above = waiting.pop()
         note_path(f"{folder}/")
-        with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        with unread_is_empty(), os.scandir(folder) as listing:
             for item in listing:
                 seen = (*above, folded(item.name))
                 is_folder = item.is_dir()
@@ -1105,8 +1106,18 @@ def _listing(
 
 
 def _inside(end: str, work: str) -> list[str]:
-    """Return the target of a link if it is inside the work folder and not the whole of it."""
-    return [end] if end.startswith(f"{work.rstrip('/')}/") and os.path.exists(end) else []
+    """Return the target of a link if it is inside the work folder and not the whole of it; if a closed folder keeps it from being
+    seen, that folder, which a command could open again.
+    """
+    top = f"{work.rstrip('/')}/"
+    is_inside = end.startswith(top)
+    while end.startswith(top) and not os.path.exists(end):
+        end = os.path.dirname(end)
+        if is_closed(end):
+            return [end] if end.startswith(top) else []
+        if os.path.exists(end):
+            return []
+    return [end] if is_inside and end.startswith(top) else []
 
 
 def _stamped(path: str) -> dict[str, _Stamp]:
@@ -1350,10 +1361,9 @@ def named_by_settings(
         note_path(f"{settings}/")
         if len(read) > _MOST_SETTINGS_FILES or _size(settings) > _SETTINGS_BYTES:
             raise NoSandbox(f"git's settings for {top} are too many or too long to check")
-        try:
+        text = ""
+        with unread_is_empty():
             text = read_regular(Path(settings), _SETTINGS_BYTES).decode(errors="surrogateescape")
-        except OSError:
-            continue
         for section, name, value, bare in _values_in(text):
             whole = os.path.join(home, bare[2:]) if bare.startswith("~/") else bare
             if section in ("include", "includeif") and name == "path":
@@ -1631,15 +1641,20 @@ def _code_places() -> frozenset[str]:
 
 def _linked_places(roots: Sequence[str]) -> Iterator[str]:
     """Yield the folders of a cache that share files with the packages installed for this program."""
-    own = _linked_descriptions()
+    own: frozenset[tuple[int, int]] = frozenset()
+    with unread_is_empty():
+        own = _linked_descriptions()
     for root in roots if own else ():
         note_path(f"{root}/")
-        with contextlib.suppress(OSError):
-            for name in os.listdir(root):
-                archive = os.path.join(root, name)
-                if name.startswith(_UNPACKED):
-                    note_path(f"{archive}/")
-                    yield from _sharing(archive, os.stat(archive).st_mtime_ns)
+        archives: list[str] = []
+        with unread_is_empty():
+            archives = [one for one in os.listdir(root) if one.startswith(_UNPACKED)]
+        for archive in (os.path.join(root, one) for one in archives):
+            note_path(f"{archive}/")
+            shared: tuple[str, ...] = ()
+            with unread_is_empty():
+                shared = _sharing(archive, os.stat(archive).st_mtime_ns)
+            yield from shared
 
 
 @functools.lru_cache(maxsize=8)
@@ -1648,10 +1663,8 @@ def _sharing(archive: str, _changed: int) -> tuple[str, ...]:
     is the same.
     """
     own = _linked_descriptions()
-    with contextlib.suppress(OSError):
-        entries = [os.path.join(archive, name) for name in os.listdir(archive)]
-        return tuple(entry for entry in entries if not own.isdisjoint(_descriptions(entry)))
-    return ()
+    entries = [os.path.join(archive, name) for name in os.listdir(archive)]
+    return tuple(entry for entry in entries if not own.isdisjoint(_descriptions(entry)))
 
 
 @functools.cache
@@ -1666,10 +1679,15 @@ def _linked_descriptions() -> frozenset[tuple[int, int]]:
 def _descriptions(folder: str) -> dict[tuple[int, int], int]:
     """Return the files that describe the packages in a folder, by device and inode, and the number of names of each."""
     found: dict[tuple[int, int], int] = {}
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            if name.endswith(_DESCRIPTION):
-                with contextlib.suppress(OSError):
-                    status = os.stat(os.path.join(folder, name, "METADATA"))
-                    found[status.st_dev, status.st_ino] = status.st_nlink
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        if error.errno in OF_A_MOMENT:
+            raise  # whoever keeps the result must not keep this one
+        names = []
+    for name in names:
+        if name.endswith(_DESCRIPTION):
+            with contextlib.suppress(OSError):
+                status = os.stat(os.path.join(folder, name, "METADATA"))
+                found[status.st_dev, status.st_ino] = status.st_nlink
     return found

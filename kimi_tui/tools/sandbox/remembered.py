@@ -66,9 +66,10 @@ class OutsideLook:
         self.results.pop(name, None)
         # A change while it is computed has a time after the beginning, and so is not settled either.
         began, settled = time.monotonic(), time.time_ns() - SETTLED_NS
-        with noted_paths() as paths:
+        with noted_paths() as noted:
             value = compute()
-        if (stamps := _stamps_of(paths, settled)) is not None:
+        stamps = _stamps_of(noted.paths, settled) if noted.is_whole else None
+        if stamps is not None:
             self.results[name] = _Result(key, value, stamps, began)
         return value
 

@@ -24,7 +24,7 @@ from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.instant.stored_frame import forget_frame
-from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, NoModelNamed
+from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, ModelRefused, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
 from kimi_tui.tui.first_page import READING, first_hints, parts_at_start
@@ -236,6 +236,8 @@ class MainScreen(Screen[None]):
         self._says_above = False
         """Whether rows above the prompt were ever shown."""
         self._escaped_at = 0.0
+        self._row_place = ""
+        """The part of the timeline whose keys were named last for its selected row."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
@@ -351,7 +353,10 @@ class MainScreen(Screen[None]):
         try:
             opened = await self.conversation.open()
         except NoModelNamed as error:
-            self.post_message(ModelMissing("" if error.listed else str(error)))
+            self._ask_for_model("" if error.listed else str(error))
+            return
+        except ModelRefused as error:
+            self._ask_for_model(str(error))
             return
         except DiskRefuses as error:
             self._tell_refused(str(error))
@@ -403,6 +408,11 @@ class MainScreen(Screen[None]):
         file = None if self._launch.demo else hints_file(data_dir())
         self.first_time_hints = FirstTimeHints(self.bench, self.conversation, file)
         await self.first_time_hints.learn()
+
+    def _ask_for_model(self, words: str) -> None:
+        """Have a model chosen first. What was sent already waits in the prompt, from where the next session takes it."""
+        self.conversation.give_back()
+        self.post_message(ModelMissing(words))
 
     def _tell_refused(self, words: str) -> None:
         """Show that the session could not be opened because of the disk; the next action that needs it tries again."""
@@ -1075,7 +1085,12 @@ class MainScreen(Screen[None]):
         self.bench.start(rewind.preview(self.parts, event.target), opens=True)
 
     def on_timeline_row_highlighted(self, event: Timeline.RowHighlighted) -> None:
-        """Show in chat and gauge what a rewind to the selected row would drop and leave."""
+        """Show in chat and gauge what a rewind to the selected row would drop and leave, and the keys of that row."""
+        pane = self.bench.timeline_pane
+        if pane.place != self._row_place:
+            self._row_place = pane.place
+            pane.name_keys()
+            self.bench.update_footer()
         if self.subagents.show_prospect(event.prospect):
             return
         self.viewer.show_selected_prospect(event.prospect)
@@ -1304,6 +1319,7 @@ class MainScreen(Screen[None]):
                 stops=self._stopped_by(waiting[0]),
             )
             panel.waiting = len(requests)
+            self.beside.name_way_to_question()
             prompt.display = False
             self.mount(panel, after=prompt)
             is_own = not (waiting[0].asker or oldest.agent)
@@ -1319,8 +1335,10 @@ class MainScreen(Screen[None]):
     @staticmethod
     def _stopped_by(asked: Asked) -> str:
         """Return what Esc in the question of a request stops, in words."""
+        from kimi_tui.tui.approval.model import THIS_FUTURE
+
         if asked.asker:
-            return "this future"
+            return THIS_FUTURE
         return "this sub-agent" if asked.request.agent else "the turn"
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:

@@ -13,8 +13,8 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input
 
 from kimi_tui.app_paths import short
-from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, with_scheme
-from kimi_tui.config.model_choice import ModelChoice
+from kimi_tui.base_url import clean_url, is_url, with_scheme
+from kimi_tui.config.model_choice import ModelChoice, needs_key
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import reported
@@ -346,7 +346,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             return
         if not self._is_sound(url):
             return
-        if not key and not is_loopback(host_of(url)):
+        if not key and needs_key(url):
             advice = "If the server needs no key, type any word."
             known = SERVERS[self._server.chosen].base_url
             self._say("Enter a key.", "" if known else advice, bad=True)

@@ -150,7 +150,7 @@ class WelcomeScreen(Screen[None]):
 
     Args:
         launch: the launch of the program.
-        words: the reason why the given server cannot be asked; empty for none.
+        words: the reason why the given server or its model cannot be used; empty for none.
 
     Without `words` it lists the parts of the configuration that could not be used, which may be the reason why it asks.
     """
@@ -213,7 +213,8 @@ class WelcomeScreen(Screen[None]):
     def _server_url(self) -> str:
         """The base URL of the server that was given and needs further input."""
         choice = self._launch.choice
-        return choice.base_url if isinstance(choice, NeedsChoice) or not choice.model else ""
+        needs_more = self._words or isinstance(choice, NeedsChoice) or not choice.model
+        return choice.base_url if needs_more else ""
 
     def on_resize(self, event: events.Resize) -> None:
         """Hide the drawing on small screens."""

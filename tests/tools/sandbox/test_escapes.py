@@ -328,6 +328,20 @@ async def test_a_folder_that_a_command_closed_is_opened_by_none(
         assert not (outside.work / name / "inner/.git/hooks/pre-commit").exists()
 
 
+@pytest.mark.parametrize("place", ["node_modules/one/closed", "node_modules/one/closed/deep"])
+async def test_a_secret_behind_a_link_into_a_closed_folder_stays_hidden(
+    sandbox: Sandbox, outside: Outside, place: str
+) -> None:
+    written(outside.work / place / "plain", outside.secret)
+    (outside.work / ".env").symlink_to(f"{place}/plain")
+    closed = outside.work / "node_modules/one/closed"
+    closed.chmod(0)
+    with ordinary_rights():
+        said = await run_in(sandbox, "chmod 700 node_modules/one/closed; cat .env", outside)
+    closed.chmod(0o700)
+    assert outside.secret not in said
+
+
 @pytest.mark.parametrize("name", ["", ".git", ".git/hooks", ".git/modules"])
 def test_a_closed_repository_or_work_folder_is_refused(tmp_path: Path, name: str) -> None:
     work = tmp_path / "work"

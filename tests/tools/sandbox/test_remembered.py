@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import subprocess
 import time
@@ -175,6 +176,33 @@ def test_a_result_does_not_outlive_a_minute(
     monkeypatch.setattr(remembered, "_MOST_AGE_S", -1)
     asked()
     assert asked.n == 2
+
+
+def test_nothing_is_kept_that_was_found_without_a_free_descriptor(tmp_path: Path) -> None:
+    # The lists of this program are read once.
+    Home(tmp_path / "other", random.Random(1)).policy(None)
+    home = Home(tmp_path, random.Random(1))
+    for name in _NAMES:
+        path = home.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("[core]\n\thooksPath = ~/.m2\n# token = 1\n")
+    (home.home / ".config/tool/deep").mkdir(parents=True)
+    (home.home / ".config/tool/deep/id_rsa").touch()
+    settle()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        poor = home.policy(home.memory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    now = home.policy(home.memory)
+    # With another time no folder is the one that was read.
+    for folder, _, names in os.walk(home.home):
+        for name in (".", *names):
+            os.utime(os.path.join(folder, name))
+    fresh = home.policy(None)
+    assert now == fresh
+    assert poor != fresh
 
 
 _NAMES = (

@@ -34,6 +34,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+ACCEPTS = SeenQuestion.accepts
+
+
 @pytest.fixture(autouse=True)
 def keys_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys count before what they answer was drawn: tests press them at once."""
@@ -130,9 +133,9 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         await one.sees("must begin with https:// or http://")
         url = running.screen.query_one("#url", Input)
         assert url.has_focus
-        await pilot.press("home", *"http://", "enter")
+        await pilot.press("home", *"https://", "enter")
         await one.until(lambda: running.screen.query_one("#key", Input).has_focus)
-        assert url.value == "http://host/v1"
+        assert url.value == "https://host/v1"
         await pilot.press("enter")
         await one.sees("type any word")
         # That another address was ignored is said only as long as the first one stays.
@@ -174,6 +177,36 @@ async def test_a_key_that_is_pasted_as_url_is_never_shown(home: Path) -> None:
             await one.until(lambda values=[url, key]: [field.value for field in fields] == values)
             await one.until(lambda at=bool(key): fields[at].has_focus)
             assert not key or key not in one.text(), pasted
+
+
+async def test_an_enter_that_was_meant_for_the_key_chooses_no_model(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer(models=["first", "second"]) as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "")
+            seen = running.screen.seen  # type: ignore[attr-defined]
+            # The list of models comes by itself, and the terminal has not drawn it yet.
+            monkeypatch.setattr(SeenQuestion, "QUIET_S", 0.0)
+            monkeypatch.setattr(SeenQuestion, "accepts", ACCEPTS)
+            seen._painted()
+            monkeypatch.setattr(seen._paint, "begin", lambda: None)
+            running.screen.query_one("#key", Input).value = "sk-good-key"
+            await one.sees("accepted, 2 models")
+            await pilot.press("enter")
+            await pilot.pause()
+            assert isinstance(running.screen, KeyScreen)
+            assert not (home / "config.toml").exists()
+            monkeypatch.undo()
+            monkeypatch.setenv("KIMI_TUI_HOME", str(home))
+            monkeypatch.setattr(SeenQuestion, "accepts", lambda _seen, _at: True)  # pyright: ignore[reportUnknownLambdaType]
+            await pilot.press("down", "enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.conversation.close()
+    assert read_config(home / "config.toml").default_model == "second"
 
 
 async def test_a_base_url_needs_no_scheme_and_another_one_takes_the_models_away(
@@ -381,6 +414,23 @@ async def test_a_server_that_cannot_be_asked_is_told_beside_the_other_ways(
         assert "readable by you alone" in shown
         await pilot.press("escape")
         await one.until(lambda: running.return_code == 0)
+
+
+async def test_a_key_that_may_not_be_sent_ends_nothing_and_what_was_said_is_kept(
+    home: Path,
+) -> None:
+    chosen = ModelChoice("server", "http://llm.example.test/v1", "m", api_key="sk-of-environment")
+    running = app(home, chosen)
+    async with running.run_test(size=(80, 30)) as pilot:
+        one = Desk(running, pilot)
+        one.screen.conversation.say("a first message")
+        await one.sees("would be sent to llm.example.test unencrypted")
+        assert isinstance(running.screen, WelcomeScreen)
+        assert running.return_code is None
+        assert one.screen.bench.prompt.area.text == "a first message"
+        await pilot.press("1")
+        await one.until(lambda: isinstance(running.screen, KeyScreen))
+        assert running.screen.query_one("#url", Input).value == chosen.base_url
 
 
 @pytest.mark.exhaustive
