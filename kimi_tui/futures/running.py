@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from kimi_tui import lenient_json
 from kimi_tui.agent_parts import REFUSED
 from kimi_tui.app_paths import log_words
+from kimi_tui.display_names import sentences
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures import PREFIX
@@ -640,7 +641,7 @@ class Futures:
             answer = one_line(str(ended.get("answer", "")))
             facts["last_words"] = answer[:_LAST_WORDS]
             reason, kind = str(ended.get("reason")), str(ended.get("kind", ""))
-            error = f"{ended.get('error', '')} {ended.get('advice', '')}".strip()
+            error = sentences(str(ended.get("error", "")), str(ended.get("advice", "")))
             if reason == "done":
                 facts["state"] = "done"
             elif reason == "rejected":
