@@ -253,16 +253,12 @@ async def _opened(session: Session, past: Past, *, scans: bool) -> PastCommands:
         await commands.close()
         raise
     if commands.unconfined:
-        _note(f"The command runs without a sandbox: {commands.unconfined}.")
+        complain(f"The command runs without a sandbox: {commands.unconfined}.")
     if commands.tier == "elsewhere":
-        _note(
+        complain(
             "The files are copied to another path, because this system cannot show them at the path of the work folder."
         )
     return commands
-
-
-def _note(text: str) -> None:
-    print(f"kimi-tui: {text}", file=sys.stderr, flush=True)
 
 
 def _progress() -> Callable[[Progress], None]:
@@ -295,7 +291,7 @@ async def _run_at(options: Namespace) -> int:
 
     try:
         if gaps := await asyncio.to_thread(past.gaps, state):
-            _note(gaps)
+            complain(gaps)
         ran = await commands.run(
             command_text(options.command),
             state,
@@ -309,7 +305,7 @@ async def _run_at(options: Namespace) -> int:
     if options.json:
         print_json(_run_facts(ran))
     if ran.exit_code is None:
-        _note(f"The command did not end within {options.timeout} s and was stopped.")
+        complain(f"The command did not end within {options.timeout} s and was stopped.")
         return NOT_RUN
     return ran.exit_code
 
@@ -340,7 +336,7 @@ async def _worktree(options: Namespace) -> int:
     else:
         say(f"Wrote {counted(n_files, 'file')} of checkpoint #{options.n} to {folder}.")
     if gaps := await asyncio.to_thread(past.gaps, state):
-        _note(gaps)
+        complain(gaps)
     return DONE
 
 
@@ -379,7 +375,7 @@ async def _bisect(options: Namespace) -> int:
         shown.begins(candidates, search, await asyncio.to_thread(build_remark, past, candidates))
         for end in (candidates[0].before, candidates[-1].after):
             if gaps := await asyncio.to_thread(past.gaps, end.state):
-                _note(gaps)
+                complain(gaps)
                 break
         outcome = await search.search()
         return await asyncio.to_thread(shown.ends, past, outcome)
@@ -419,7 +415,7 @@ class _Shown:
                 else f"Searching {changes}. The command runs on the newest and the oldest state of the files."
             )
         if build:
-            _note(build)
+            complain(build)
 
     def told(self, place: Place, tested: Tested | None) -> None:
         """Print a test."""

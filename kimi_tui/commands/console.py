@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -101,8 +102,9 @@ def say(message: str) -> None:
 
 
 def complain(message: str) -> None:
-    """Print one line on standard error."""
-    print(f"kimi-tui: {one_line(message)}", file=sys.stderr)
+    """Print one line on standard error. What nobody reads any more is no reason to end what the command does."""
+    with contextlib.suppress(OSError):
+        print(f"kimi-tui: {one_line(message)}", file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:

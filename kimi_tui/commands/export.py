@@ -28,6 +28,7 @@ from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.session.errors import SessionError, UnknownCheckpoint
 from kimi_tui.session.images import reference_of
 from kimi_tui.session.session import Session
+from kimi_tui.soul.record import final_checkpoints
 from kimi_tui.soul.stored_agents import agent_session
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tui.replay.source import recorded
@@ -98,12 +99,11 @@ def _parser() -> CommandLineParser:
 
 
 def _write(session: Session, options: Namespace) -> int:
-    records, title = recorded(session)
+    has_all = options.world_lines == "all"
+    records, title = recorded(session, visits_futures=has_all)
     if options.until is not None:
         records = _before(records, options.until)
-    story = tell(
-        records, str(session.work_dir), all_lines=options.world_lines == "all", title=title
-    )
+    story = tell(records, str(session.work_dir), all_lines=has_all, title=title)
     if not story.blocks:
         complain("The session has no messages yet, so there is nothing to export.")
         return FAILED
@@ -148,16 +148,21 @@ def _taken_out(redactor: Redactor) -> str:
 
 
 def _before(records: Sequence[EventRecord], number: int) -> Sequence[EventRecord]:
-    """Return the records before the newest checkpoint with a number.
+    """Return the records before the newest checkpoint with a number, on the current world line if it has one.
 
     Raises:
         UnknownCheckpoint: there is none.
     """
-    for place in range(len(records) - 1, -1, -1):
-        event = records[place].event
-        if isinstance(event, CheckpointCreated) and event.id == number:
-            # The message of a turn is told just before its checkpoint.
-            return records[: max(stop for stop in Recording(records).stops if stop <= place)]
+    current = set(final_checkpoints(records) or ())
+    found = [
+        (one.event.uid in current, place)
+        for place, one in enumerate(records)
+        if isinstance(one.event, CheckpointCreated) and one.event.id == number
+    ]
+    if found:
+        _, place = max(found)
+        # The message of a turn is told just before its checkpoint.
+        return records[: max(stop for stop in Recording(records).stops if stop <= place)]
     raise UnknownCheckpoint(
         f"The session has no checkpoint #{number}. kimi-tui checkpoints lists them."
     )

@@ -352,6 +352,8 @@ class _FuturesRun:
         for one in states:
             if one.state == "failed":
                 complain(f"{one.name}: {one.why}")
+            if one.check == "not run" and one.check_output:
+                complain(f"{one.name}: The check was not run. {one.check_output}")
         if self._options.take and not taken and not self._signal:
             complain(
                 "The session was not switched: no future passed the check."

@@ -310,10 +310,11 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
         if not chosen:
             say("This session has no other world line, so nothing was deleted.")
             return DONE
-        from kimi_tui.soul.pruning import agents_of_lines, prune_lines
+        from kimi_tui.soul.pruning import agents_of_lines, agents_size, prune_lines
 
-        size = size_words(sum(sizes[n] for n in chosen))
         names = await asyncio.to_thread(agents_of_lines, session, chosen)
+        of_agents = await asyncio.to_thread(agents_size, session, names)
+        size = size_words(sum(sizes[n] for n in chosen) + of_agents)
         agents = f" and {counted(len(names), 'sub-agent')}" if names else ""
         question = f"Delete {len(chosen)} world lines ({size}){agents}? You can then no longer read them, switch to them, or undo the rewinds that created them."
         if len(chosen) == 1:

@@ -21,13 +21,15 @@ PREFIX = ".future-"
 def places_of(session: Session) -> list[Path]:
     """Return the folders in which the sessions of an open session's futures may lie.
 
-    A session that moved with its renamed work folder may have left some behind.
+    A session that moved with its renamed work folder, once or several times, may have left some behind in any of them. It reads a
+    folder, so call it in a thread.
     """
-    from kimi_tui.session.store import SessionStore
-
-    bucket, before = session.dir.parent, session.state.moved_from
-    former = SessionStore(bucket.parent.parent).bucket(Path(before)) if before else bucket
-    return [bucket] if former == bucket else [bucket, former]
+    bucket = session.dir.parent
+    if not session.state.moved_from:
+        return [bucket]
+    with contextlib.suppress(OSError), os.scandir(bucket.parent) as listing:
+        return [Path(item.path) for item in listing if item.is_dir(follow_symlinks=False)]
+    return [bucket]
 
 
 def are_left(session: Session) -> bool:

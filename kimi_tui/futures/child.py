@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
-from kimi_tui import lenient_json
+from kimi_tui import lenient_json, temporary_folders
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.futures.orders import Order, choice_of
 from kimi_tui.headless.messages import BadMessage, message_of
@@ -55,6 +55,8 @@ CHECK_LINES = 20
 _MOST_ANSWER = 20_000
 _HEARD_S = 2.0
 _LAST_SNAPSHOT_S = 5.0
+_OUT_OF_TIME = 124
+"""The exit code of a check that takes too long, as that of `timeout`."""
 _HELD_S = 0.05
 """Seconds for which streamed text is held, so that three futures do not wake the program hundreds of times a second."""
 _P = ParamSpec("_P")
@@ -183,6 +185,7 @@ class FutureChild:
             async with asyncio.timeout(_LAST_SNAPSHOT_S):
                 await soul.folder.take("agent")
                 await soul.flush()
+        temporary_folders.remove_all()
         os._exit(1)
 
     def _stop(self) -> None:
@@ -384,10 +387,13 @@ class FutureChild:
             why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             self._tell({"checked": {"exit": None, "seconds": 0.0, "output": why}})
             return
-        code = ran.exit_code
-        if code is not None and code < 0:
+        code = 128 + signal.SIGKILL if ran.exit_code is None else ran.exit_code
+        if code < 0:
             code = 128 - code
         output = "\n".join(last_lines(ran.output.text, CHECK_LINES))
+        if ran.ending == "timeout":
+            code = _OUT_OF_TIME
+            output = f"{output}\nThe check was stopped after {order.check_s:g} s.".lstrip()
         facts: dict[str, Any] = {"exit": code, "seconds": ran.duration_s, "output": output}
         self._tell({"checked": facts})
 

@@ -27,6 +27,7 @@ from kimi_tui.futures.world_line import (
     left_behind,
 )
 from kimi_tui.session.errors import SessionError
+from kimi_tui.session.metadata import read_state
 from kimi_tui.session.store import TRASH_NAME
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
@@ -62,12 +63,14 @@ async def take_up(soul: KimiSoul) -> int:
     )
     for folder, note in found:
         try:
-            if note is None or not await asyncio.to_thread(_has_parent, folder, note):
+            # Another program may be making one, whose note follows.
+            parent = note.parent if note is not None else await asyncio.to_thread(_origin, folder)
+            if parent != session.id and await asyncio.to_thread(_is_there, folder, parent):
+                continue
+            if note is None or parent != session.id:
                 if not await asyncio.to_thread(_is_running, folder, wait=False):
                     await asyncio.to_thread(remove_tree, folder)
-            elif note.parent == session.id and not await asyncio.to_thread(
-                _is_running, folder, wait=True
-            ):
+            elif not await asyncio.to_thread(_is_running, folder, wait=True):
                 n_taken += await _taken(soul, folder, note)
         except SoulBusy:
             break
@@ -78,7 +81,12 @@ async def take_up(soul: KimiSoul) -> int:
     return n_taken
 
 
-def _has_parent(folder: Path, note: FutureNote) -> bool:
+def _origin(folder: Path) -> str:
+    """Return the id of the session of which a future is a copy; empty if that is unknown."""
+    return read_state(folder).forked_from
+
+
+def _is_there(folder: Path, parent: str) -> bool:
     """Return whether the session of a future is there, or can be brought back out of the trash.
 
     It may have moved to another folder with its work folder.
@@ -86,7 +94,7 @@ def _has_parent(folder: Path, note: FutureNote) -> bool:
     sessions = folder.parent.parent
     days = _folders(sessions.parent / TRASH_NAME)
     buckets = [*_folders(sessions), *(bucket for day in days for bucket in _folders(day))]
-    return any((bucket / note.parent).exists() for bucket in buckets)
+    return bool(parent) and any((bucket / parent).exists() for bucket in buckets)
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -105,10 +113,11 @@ def remove_left_to(session: Path, environ: Mapping[str, str]) -> None:
         session: the folder that the session had.
         environ: the environment.
     """
-    for folder, note in left_behind(session.parent):
-        if note is not None and note.parent == session.name and not is_running(folder):
-            with contextlib.suppress(OSError):
-                remove_tree(folder)
+    for bucket in _folders(session.parent.parent):
+        for folder, note in left_behind(bucket):
+            if note is not None and note.parent == session.name and not is_running(folder):
+                with contextlib.suppress(OSError):
+                    remove_tree(folder)
     place = place_of(session, environ)
     if place.is_dir():
         with contextlib.suppress(OSError, NoBase):

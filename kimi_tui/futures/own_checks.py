@@ -30,6 +30,8 @@ _FOLDERS = frozenset(
         ".husky",
     }
 )
+_CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+"""Folders that a run of the tests writes by itself: without this a future that only ran them would count as having changed them."""
 _NAMES = frozenset(
     {
         "conftest.py",
@@ -80,6 +82,8 @@ _INTERPRETERS = frozenset(
 def may_judge(path: str) -> bool:
     """Return whether the outcome of a check may depend on a file, by its path relative to the work folder."""
     *folders, name = path.split("/")
+    if not _CACHES.isdisjoint(folders):
+        return False
     if any(folder.lower() in _FOLDERS for folder in folders) or name.lower() in _NAMES:
         return True
     return bool(_TEST.fullmatch(name[:200]) or _CONFIG.fullmatch(name[:200]))

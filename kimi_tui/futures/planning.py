@@ -31,12 +31,12 @@ from kimi_tui.futures.values import (
     Variant,
 )
 from kimi_tui.session.errors import SessionError
-from kimi_tui.session.rotation import live_path
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.view import Share, Tier, shares_of, tier_of
+from kimi_tui.wire.events import iso_seconds
 from kimi_tui.workspace.base import FileState, Past
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ class Planner:
             raise NoFutures(f"The files cannot be read: {error.strerror or error}.") from error
         sizes = [one.size for one in files.values() if one.kept]
         tokens = await self._past_tokens(plan.target)
-        warm_s = await asyncio.to_thread(self._quiet_s)
+        warm_s = self._quiet_s()
         costs = self._costs(plan, planned, tokens, is_warm=0 <= warm_s < _WARM_S)
         known = all(one.cost >= 0 for one in costs)
         limited = all(one.most_cost >= 0 for one in costs)
@@ -390,10 +390,14 @@ class Planner:
         return preview.tokens_after
 
     def _quiet_s(self) -> float:
-        try:
-            return max(0.0, time.time() - os.stat(live_path(self._session.dir)).st_mtime)
-        except OSError:
-            return -1.0
+        """Return the seconds since the newest step that a server has answered; -1 if there is none.
+
+        The file of the session says less: what the user does writes to it too, and it is new before the first request.
+        """
+        points = self._session.context.world_line.checkpoints
+        newest = next((one for one in reversed(points) if one.tokens is not None), None)
+        at = 0.0 if newest is None else iso_seconds(newest.at)
+        return max(0.0, time.time() - at) if at else -1.0
 
     def _costs(
         self, plan: FuturesPlan, planned: Sequence[Planned], tokens: int, *, is_warm: bool

@@ -145,6 +145,10 @@ class StartServer:
             return
         if process.stdin is not None:
             process.stdin.close()
+        if not any(one.done() for one in self._begun.values()):
+            # It still loads the engine, for nobody, and would not see the end of its input before it has done so.
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GRACE_S)
         if process.returncode is None:

@@ -44,6 +44,7 @@ from kimi_tui.futures.world_line import (
     stored_states,
     write_note,
 )
+from kimi_tui.headless.output import sentences
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.session import Session
@@ -251,14 +252,24 @@ class Futures:
         return heard.wire, (*heard.records, *filter(None, [heard.state]))
 
     async def history(self, key: str) -> Sequence[EventRecord]:
-        """Return the events of the session before the checkpoint with which a future began."""
+        """Return the events of the world line from which a future branches off, before the checkpoint with which it began.
+
+        Raises:
+            NoFutures: there is no such future, or its world line was deleted.
+        """
         state = self.state(key)
+        try:
+            told = await (
+                self._soul.lines.read(state.from_line) if state.from_line else self._soul.history()
+            )
+        except KeyError as error:
+            raise NoFutures("The world line that it continues was deleted.", "target") from error
         future = self._futures.get(key)
         end = future.end if future is not None else ""
         found: list[EventRecord] = []
         begun = -1
         is_past = False
-        for record in await self._soul.history():
+        for record in told:
             match record.event:
                 case ev.CheckpointCreated(uid=uid) if uid and uid == state.uid:
                     return found[:begun] if begun >= 0 else found

@@ -172,6 +172,10 @@ class _Forks:
         finally:
             try:
                 sys.stderr.flush()
+                # The trial of the sandbox may still be under way.
+                from kimi_tui import temporary_folders
+
+                temporary_folders.remove_all()
             finally:
                 os._exit(code)
 

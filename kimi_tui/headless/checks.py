@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,11 +29,13 @@ async def ephemeral(launch: Launch, *, wanted: bool) -> AsyncGenerator[Launch]:
     if not wanted:
         yield launch
         return
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="kimi-tui-")
+    from kimi_tui.temporary_folders import TemporaryFolder
+
+    folder = await asyncio.to_thread(TemporaryFolder, "session")
     try:
-        yield launch._replace(kept_in=Path(folder))
+        yield launch._replace(kept_in=Path(folder.path))
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, True)
+        await asyncio.to_thread(folder.remove)
 
 
 def check(options: Options, headless: HeadlessOptions) -> None:

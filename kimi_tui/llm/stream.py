@@ -847,7 +847,7 @@ class AnswerReader:
                     yield data
                     continue
                 wait.came()
-                if not decoder.chunks and len(first) < 2_000:
+                if len(first) < 2_000:
                     first += data[:2_000]
                 batch: list[StreamItem | str] = []
                 for event in events.feed(data, decoder.alike):

@@ -11,7 +11,6 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -27,6 +26,7 @@ from kimi_tui.migration.plain import (
     PlainSession,
 )
 from kimi_tui.session.jsonl import parse
+from kimi_tui.temporary_folders import TemporaryFolder
 
 _DATABASE = "opencode.db"
 _MOST_COPIED_BYTES = 2 << 30
@@ -101,14 +101,14 @@ def _opened(database: Path, most_copied: int = _MOST_COPIED_BYTES) -> Generator[
     Raises:
         CannotRead: It is no database that can be read.
     """
-    with tempfile.TemporaryDirectory(prefix="kimi-tui-import-") as folder:
+    with TemporaryFolder("import") as folder:
         log = database.with_name(f"{database.name}-wal")
         try:
             os.close(open_regular(database))
             size = os.lstat(database).st_size
             is_whole = not os.path.lexists(log) or os.lstat(log).st_size == 0
             is_whole = is_whole or (most_copied == MOST_LISTED_BYTES and size > most_copied)
-            path = database if is_whole else _copied(database, log, Path(folder))
+            path = database if is_whole else _copied(database, log, Path(folder.path))
             how = "mode=ro&immutable=1" if is_whole else "mode=rw"
             connection = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True)
         except (OSError, sqlite3.Error, ValueError) as error:

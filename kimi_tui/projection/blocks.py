@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import AgentChanged
 
 _NEAR = 16
+_SLICE = 256
 _WORTH_CHARS = 1_000
 _QUICKLY = 1
 _WINDOW_BITS = 13
@@ -73,12 +74,44 @@ ToolState = Literal[
 """
 
 
+_N_EDITS = 1 << 32
+"""More than a block is ever edited."""
+_versions = count(_N_EDITS, _N_EDITS)
+
+
+class Stretch:
+    """The blocks of a line between two compactions of all of it. They are live or past together, so that a compaction, its undo
+    and its redo cost the same for any number of blocks.
+
+    Attributes:
+        live: whether a rewind to their checkpoints is possible.
+        version: the part of the versions of all its blocks that it adds; no other stretch ever has the same.
+    """
+
+    __slots__ = ("live", "version")
+
+    def __init__(self) -> None:
+        self.live = True
+        self.version = next(_versions)
+
+    def turn(self, *, live: bool) -> bool:
+        """Make its blocks live or past; return whether they were not so before."""
+        if self.live == live:
+            return False
+        self.live, self.version = live, next(_versions)
+        return True
+
+
+_ALONE = Stretch()
+"""The stretch of blocks that were made outside of a list."""
+
+
 @dataclass(slots=True, eq=False)
 class Block:
     """Base of all blocks. `checkpoint` and `uid` are those of the checkpoint that it belongs to; None if there is none.
-    `number` is the index, after that checkpoint, of the message that it belongs to, as pins name it. `live` is false once a
-    rewind to that checkpoint is not possible any more (it is before a compaction); `replaced` is true if a summary of a part
-    replaced the block on the line itself: the block is before that summary, and is dropped with it.
+    `number` is the index, after that checkpoint, of the message that it belongs to, as pins name it. `replaced` is true if a
+    summary of a part replaced the block on the line itself: the block is before that summary, and is dropped with it.
+    `n_edits` counts its own changes.
     """
 
     title_row: ClassVar[int] = 0
@@ -90,12 +123,22 @@ class Block:
     checkpoint: int | None = None
     uid: str = ""
     number: int = 0
-    live: bool = True
+    stretch: Stretch = _ALONE
     replaced: bool = False
     unfolded: bool = False
     pinned: bool = False
-    version: int = 0
+    n_edits: int = 0
     at: float = 0.0
+
+    @property
+    def live(self) -> bool:
+        """Whether a rewind to its checkpoint is possible: not once it is before a compaction."""
+        return self.stretch.live and not self.replaced
+
+    @property
+    def version(self) -> int:
+        """Another number after each change, so that views notice it."""
+        return self.stretch.version + self.n_edits
 
     @property
     def is_past(self) -> bool:
@@ -103,8 +146,8 @@ class Block:
         return not self.live
 
     def touch(self) -> None:
-        """Increment the version, so that views notice the change."""
-        self.version += 1
+        """Change the version, so that views notice the change."""
+        self.n_edits += 1
 
 
 _B = TypeVar("_B", bound=Block)
@@ -143,6 +186,11 @@ class UserBlock(Block):
     attached: tuple[str, ...] = ()
     steer: str = ""
     queued: bool = False
+
+    @property
+    def live(self) -> bool:
+        """Whether a rewind to its checkpoint is possible; false while it is queued, as it has none."""
+        return self.stretch.live and not (self.replaced or self.queued)
 
     def write(self, text: str) -> None:
         """Set the text."""
@@ -484,6 +532,34 @@ def place_among_said(block: Block, blocks: Sequence[Block]) -> int:
     return next((place for place, one in enumerate(same) if one is block), -1)
 
 
+def first_from(blocks: Sequence[Block], base: int, end: int, checkpoint: int) -> int:
+    """Return the index in `range(base, end)` of the first block that belongs to a checkpoint or a later one, or was replaced by
+    it; `end` if there is none.
+    """
+    first = base
+    # The checkpoints of blocks are in ascending order; some blocks have none.
+    while first < end:
+        middle = at = (first + end) // 2
+        while at > first and blocks[at].checkpoint is None:
+            at -= 1
+        point = blocks[at].checkpoint
+        if point is not None and point >= checkpoint:
+            end = at
+        else:
+            first = middle + 1
+    while end > base and blocks[end - 1].replaced:
+        end -= 1
+    return end
+
+
+def common_start(one: Sequence[Block], other: Sequence[Block]) -> int:
+    """Return how many first blocks two lists have in common. Slices are compared, which takes tens of thousands a millisecond."""
+    end, start = min(len(one), len(other)), 0
+    while start < end and one[start : start + _SLICE] == other[start : start + _SLICE]:
+        start += _SLICE
+    return next((n for n in range(min(start, end), end) if one[n] is not other[n]), end)
+
+
 @dataclass(slots=True)
 class BlockList:
     """The blocks of a transcript in order, and where new ones are inserted.
@@ -491,6 +567,7 @@ class BlockList:
     Attributes:
         blocks: all blocks; the last `tail` of them (queued messages) stay last.
         base: the index of the first block whose checkpoint is on the live line: those before it were compacted.
+        stretches: those of the line, oldest first; blocks from `base` on are of the last one, which alone is live.
         checkpoint, uid: the newest checkpoint of the live line; None between a revert and the next checkpoint.
         number: the `number` of the first message after it.
         attempt: the keys of the blocks that the running attempt of a model call has streamed; they are removed if it is retried.
@@ -499,6 +576,7 @@ class BlockList:
     blocks: list[Block] = field(default_factory=list[Block])
     tail: int = 0
     base: int = 0
+    stretches: tuple[Stretch, ...] = field(default_factory=lambda: (Stretch(),))
     checkpoint: int | None = None
     uid: str = ""
     number: int = 0
@@ -524,6 +602,7 @@ class BlockList:
             checkpoint=self.checkpoint,
             uid=self.uid,
             number=self.number,
+            stretch=self.stretches[-1],
             at=at,
         )
 
@@ -581,20 +660,7 @@ class BlockList:
 
     def first_from(self, checkpoint: int) -> int:
         """Return the index of the first block on the live line that belongs to this checkpoint or a later one, or was replaced by it."""
-        first, end = self.base, self.end
-        # The checkpoints of blocks are in ascending order; some blocks have none.
-        while first < end:
-            middle = at = (first + end) // 2
-            while at > first and self.blocks[at].checkpoint is None:
-                at -= 1
-            point = self.blocks[at].checkpoint
-            if point is not None and point >= checkpoint:
-                end = at
-            else:
-                first = middle + 1
-        while end > self.base and self.blocks[end - 1].replaced:
-            end -= 1
-        return end
+        return first_from(self.blocks, self.base, self.end, checkpoint)
 
     def forget_point(self) -> None:
         """Forget the current checkpoint: the live line has changed, and its next checkpoint was not published yet."""

@@ -29,7 +29,7 @@ def state_words(one: FutureChanged) -> str:
     """Return what a future does, or how it ended, in a few words: `step 4`, `waiting for you`, `check passed`."""
     match one.state:
         case "preparing":
-            return "copying files"
+            return "preparing"
         case "waiting":
             return "waiting"
         case "asking":

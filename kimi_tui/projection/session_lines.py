@@ -6,7 +6,8 @@ The timeline keeps a session's lines, as its checkpoints stand on them; a chat b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kimi_tui.projection.tokens import UNCHANGED, Changed, CheckpointTokens
@@ -36,12 +37,12 @@ class LinesChange:
 
     Attributes:
         edit: what an operation did to the live line; None where it stays as it is.
-        replaced: the numbers of the checkpoints, by uid, that a compaction which ends has replaced.
+        replaced: the checkpoints that a compaction which ends has replaced, oldest first.
         figures: the token figures.
     """
 
     edit: LineEdit[Any] | None = None
-    replaced: dict[str, int] = field(default_factory=dict[str, int])
+    replaced: Sequence[CheckpointLike] = ()
     figures: Changed = UNCHANGED
 
 
@@ -65,9 +66,9 @@ class SessionLines(Generic[P]):
     ) -> LinesChange:
         """Apply an operation and its time in seconds since 1970."""
         replaced = self.world_lines.replaced if isinstance(event, CompactionEnd) else None
-        numbers = {one.uid: one.id for one in replaced.points} if replaced is not None else {}
+        points = replaced.points if replaced is not None else ()
         figures = self.figures.apply(event)
-        return LinesChange(self.world_lines.apply(event, at), numbers, figures)
+        return LinesChange(self.world_lines.apply(event, at), points, figures)
 
 
 def change_alone(lines: SessionLines[CheckpointName], record: EventRecord) -> LinesChange:

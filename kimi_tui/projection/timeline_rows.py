@@ -124,7 +124,7 @@ class Builder:
         if not self.needle and checkpoint.is_heading and not is_first:
             yield TimelineRow("gap", 2 * index)
         is_folded = checkpoint.folded and checkpoint.begins_turn and not self.needle
-        hidden = self._steps_of(index) if is_folded else 0
+        hidden = self.steps_of(index) if is_folded else 0
         yield from self._with_said(
             TimelineRow("checkpoint", 2 * index, checkpoint=checkpoint, hidden=hidden)
         )
@@ -166,7 +166,7 @@ class Builder:
         yield from self.own(checkpoint)
         yield from self._forks(checkpoint.key, "", order + 1)
 
-    def _steps_of(self, index: int) -> int:
+    def steps_of(self, index: int) -> int:
         """Return the number of checkpoints of the turn that begins at a live index."""
         live = self._tree.live
         end = next((i for i in range(index + 1, len(live)) if live[i].begins_turn), len(live))
@@ -240,6 +240,7 @@ class Builder:
 
 
 _order = attrgetter("order")
+_HEADED_AT_ONCE = 100
 _NEAR = 100
 """Rows around a known index that are searched before all others."""
 
@@ -251,6 +252,8 @@ class TimelineRows:
         self._tree = tree
         self._rows: list[TimelineRow] = []
         self._headings: list[int] = []
+        """The indexes of the live checkpoints that begin a turn, among the first `_n_headed`."""
+        self._n_headed = 0
         self._builder = Builder(tree)
         self._changes = 0
         # The live checkpoint from which on the rows are still to be built; None if all rows exist.
@@ -284,10 +287,20 @@ class TimelineRows:
     def reset(self, start: int = 0) -> None:
         """Rebuild the rows of the live line from the checkpoint at index `start` on, with the lines that branch off there."""
         self._changes += 1
-        del self._headings[bisect_left(self._headings, start) :]
-        live = self._tree.live
-        self._headings += [n for n in range(start, len(live)) if live[n].begins_turn]
+        self._forget_headings(start)
         self._missing = start if self._missing is None else min(start, self._missing)
+
+    def _forget_headings(self, start: int) -> None:
+        del self._headings[bisect_left(self._headings, start) :]
+        self._n_headed = min(self._n_headed, start)
+
+    def _find_headings(self) -> bool:
+        """Look at some more live checkpoints; return whether there were any."""
+        live, start = self._tree.live, self._n_headed
+        some = live[start : start + _HEADED_AT_ONCE]
+        self._headings += [n for n, one in enumerate(some, start) if one.begins_turn]
+        self._n_headed += len(some)
+        return bool(some)
 
     def settle(self) -> Generator[None]:
         """Build the missing rows, as a generator that yields after each checkpoint; a change in between ends it early."""
@@ -325,6 +338,8 @@ class TimelineRows:
         if start is None:
             return
         live = self._tree.live
+        while self._find_headings():
+            yield None
         heading = self.heading_of(start - 1) if start else None
         if heading is not None and heading.folded:
             start = heading.index
@@ -336,8 +351,8 @@ class TimelineRows:
     def appended(self, checkpoint: CheckpointNode) -> None:
         """Add the row of a checkpoint that was appended to the live line."""
         self._changes += 1
-        if checkpoint.begins_turn:
-            self._headings.append(checkpoint.index)
+        # With some for each that is new, those that a reset left are found where nobody asks for all rows, too.
+        self._find_headings()
         if self._missing is not None:
             return
         heading = self.heading_of(checkpoint.index)
@@ -351,8 +366,7 @@ class TimelineRows:
     def cut(self, index: int) -> None:
         """Remove the live rows from `index` on; the dropped checkpoints are a branch there now."""
         self._changes += 1
-        while self._headings and self._headings[-1] >= index:
-            self._headings.pop()
+        self._forget_headings(index)
         if self._missing is not None:
             self._missing = min(index, self._missing)
             return
@@ -388,8 +402,7 @@ class TimelineRows:
 
     def refold(self, heading: CheckpointNode) -> None:
         """Rebuild the rows of one turn."""
-        position = bisect_right(self._headings, heading.index)
-        end = self._headings[position] if position < len(self._headings) else len(self._tree.live)
+        end = heading.index + 1 + self._builder.steps_of(heading.index)
         first = 2 * heading.index
         self._splice(first or -1, 2 * end - 1, self._builder.live(heading.index, end))
 
@@ -443,8 +456,13 @@ class TimelineRows:
 
     def heading_of(self, index: int) -> CheckpointNode | None:
         """Return the checkpoint that begins the turn of the live checkpoint at `index`."""
+        live = self._tree.live
+        # Of those that were not looked at yet, only the newest turn is asked for.
+        for place in range(min(index, len(live) - 1), self._n_headed - 1, -1):
+            if live[place].begins_turn:
+                return live[place]
         position = bisect_right(self._headings, index) - 1
-        return self._tree.live[self._headings[position]] if position >= 0 else None
+        return live[self._headings[position]] if position >= 0 else None
 
     def index_of_order(self, order: int) -> int:
         """Return the index of the first row with this order or a later one; the number of rows if there is none."""

@@ -51,6 +51,10 @@ class TokenPeaks:
         self.n_cuts += 1
         del self._groups[kept // GROUP :]
 
+    def n_missing(self, points: Sequence[CheckpointNode]) -> int:
+        """Return how many checkpoints the next question about all of them has to look at."""
+        return len(points) - min(len(points), len(self._groups) * GROUP)
+
     def settle(self, points: Sequence[CheckpointNode]) -> Generator[None]:
         """Look at all checkpoints that were not looked at yet, as a generator that yields between small steps."""
         while True:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, count
-from operator import is_not
+from itertools import islice
 from typing import Any, TypeVar
 
 from kimi_tui.display_names import some_of
@@ -28,17 +27,20 @@ from kimi_tui.projection.blocks import (
     MarkGlyph,
     NoticeBlock,
     RetryBlock,
+    Stretch,
     ThoughtBlock,
     ToolBlock,
     UserBlock,
     both,
+    common_start,
     copied,
+    first_from,
 )
 from kimi_tui.projection.session_lines import LinesChange, SessionLines, change_alone
 from kimi_tui.projection.timeline_tree import TO_EARLIER
 from kimi_tui.projection.tokens import Changed, CheckpointTokens
 from kimi_tui.projection.tool_calls import ToolCalls
-from kimi_tui.projection.world_lines import CheckpointName, LineEdit
+from kimi_tui.projection.world_lines import CheckpointLike, CheckpointName, LineEdit
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
@@ -107,6 +109,8 @@ class Reverts:
     def __init__(self, blocks: BlockList) -> None:
         self._list = blocks
         self._left: dict[int, _LeftBlocks] = {}
+        self._has_partial = False
+        """Whether a part of a line was ever summarised."""
         self._summary: SummaryPoint | None = None
 
     def created(self, event: CheckpointCreated) -> None:
@@ -116,7 +120,7 @@ class Reverts:
     def _keep(self, world_line: int, blocks: Sequence[Block]) -> None:
         if world_line:
             kept = blocks[: _end_of_line(blocks, self._list.base)]
-            self._left[world_line] = _LeftBlocks(tuple(kept), self._list.base)
+            self._left[world_line] = _LeftBlocks(kept, self._list.base, self._list.stretches)
 
     def files_back(self, paths: Collection[str]) -> Change:
         """Note files that a D-Mail has restored: its card does not list them as kept."""
@@ -134,7 +138,7 @@ class Reverts:
         if event.reason == "clear":
             gone = tuple(blocks.blocks[: blocks.end])
             del blocks.blocks[: blocks.end]
-            blocks.base = 0
+            blocks.base, blocks.stretches = 0, (Stretch(),)
             blocks.forget_point()
             return Change(0, gone)
         first = blocks.end if edit is None else blocks.first_from(event.checkpoint_id)
@@ -149,7 +153,9 @@ class Reverts:
                 # event's text is used.
                 carried = self._with_words(carried, event, at)
             number = carried.messages if edit is not None or not event.uid else blocks.number
-            stays = [*carried.blocks, _dmail_block(event, carried, number, blocks.new_key(), at)]
+            card = _dmail_block(event, carried, number, blocks.new_key(), at)
+            card.stretch = blocks.stretches[-1]
+            stays = [*carried.blocks, card]
         blocks.blocks[first : blocks.end] = stays
         if edit is not None or not event.uid:
             blocks.forget_point()
@@ -170,12 +176,18 @@ class Reverts:
     def _recount(self) -> Change:
         """Update the number of kept messages on the card of every summary of the live line."""
         blocks, change = self._list, NOTHING
-        for place in range(blocks.base, blocks.end):
+        # A summary of the whole line is its first block; only those of parts are elsewhere.
+        places = range(blocks.base, blocks.end if self._has_partial else blocks.base + 1)
+        for place in places[: blocks.end - blocks.base]:
             card = blocks.blocks[place]
             if not isinstance(card, CompactionBlock) or not card.below:
                 continue
-            behind = blocks.blocks[place + 1 : blocks.end]
-            stays = [one for one in behind if one.key in card.below and not one.replaced]
+            stays: list[Block] = []
+            for one in islice(blocks.blocks, place + 1, blocks.end):
+                if one.key in card.below and not one.replaced:
+                    stays.append(one)
+                    if len(stays) == len(card.below):
+                        break
             if (kept := n_messages(stays)) != card.kept:
                 card.kept = kept
                 change = both(change, blocks.touched(card))
@@ -269,7 +281,11 @@ class Reverts:
             summary = SummaryPoint(0, card.uid, "")
         else:
             card.checkpoint, card.uid = summary.checkpoint, summary.uid
-        laid = _rearrange(before, base, summary, told.replaced)
+        self._has_partial |= bool(summary.checkpoint)
+        past = blocks.stretches
+        if summary.is_whole:
+            blocks.stretches = (*past, Stretch())
+        laid = _rearrange(before, base, summary, told.replaced, blocks.stretches[-1])
         _fill(card, event)
         card.below = frozenset(one.key for one in laid.kept)
         old = next((one for one in before if summary.was and one.uid == summary.was), None)
@@ -279,10 +295,10 @@ class Reverts:
             card.tokens_before = old.tokens_before
             card.tokens_after = old.tokens_after + event.tokens_after - event.tokens_before
         if summary.is_whole:
-            for earlier in laid.lead[base:]:
-                earlier.live = False
-                earlier.touch()
+            past[-1].turn(live=False)
             blocks.base = len(laid.lead)
+            for one in (card, *after):
+                one.stretch = blocks.stretches[-1]
         blocks.blocks[: blocks.end] = [*laid.lead, card, *laid.kept, *after]
         change = both(change, self._recount())
         return both(change, Change(min(base, len(laid.lead)), laid.gone))
@@ -304,25 +320,17 @@ class Reverts:
         blocks = self._list
         self._keep(edit.left, blocks.blocks[: blocks.end])
         kept = list(known.blocks)
-        blocks.base = known.base
         if edit.stop is not None:
-            cut = edit.stop.id
-            at_cut = (n for n in range(known.base, len(kept)) if _is_from(kept[n], cut))
-            del kept[next(at_cut, len(kept)) :]
-            while len(kept) > known.base and kept[-1].replaced:
-                del kept[-1]
-        kept = [_recalled(one) if isinstance(one, ToolBlock) else one for one in kept]
-        old = blocks.blocks[: blocks.end]
+            del kept[first_from(kept, known.base, len(kept), edit.stop.id) :]
         # The lines may have tens of thousands of blocks in common.
-        differs = map(is_not, old, kept)
-        first = next(compress(count(), differs), min(len(old), len(kept)))
-        base = blocks.base
-        over = [(index, one) for index, one in enumerate(kept[:base]) if one.live]
-        late = [(n, one) for n, one in enumerate(kept[base:], base) if one.live == one.replaced]
-        for index, block in (*over, *late):
-            block.live = not block.live
-            block.touch()
-            first = min(first, index)
+        old = blocks.blocks[: blocks.end]
+        first = common_start(old, kept)
+        kept[first:] = [_recalled(one) for one in kept[first:]]
+        *past, newest = known.stretches
+        turned = [one.turn(live=False) for one in past]
+        if newest.turn(live=True) or any(turned):
+            first = min(first, blocks.base, known.base)
+        blocks.base, blocks.stretches = known.base, known.stretches
         blocks.blocks[: blocks.end] = kept
         blocks.forget_point()
         return both(Change(first), self._recount())
@@ -364,10 +372,11 @@ def _end_of_line(blocks: Sequence[Block], base: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _LeftBlocks:
-    """The blocks of a line that was left, and the index of the first one whose checkpoint is on that line."""
+    """The blocks of a line that was left, the index of the first one whose checkpoint is on that line, and its stretches."""
 
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     base: int
+    stretches: tuple[Stretch, ...]
 
 
 def _recalled(block: Block) -> Block:
@@ -382,10 +391,6 @@ def _fill(card: CompactionBlock, event: CompactionEnd) -> None:
     card.tokens_before, card.tokens_after = event.tokens_before, event.tokens_after
     card.summary = clean(event.summary).strip()
     card.touch()
-
-
-def _is_from(block: Block, checkpoint: int) -> bool:
-    return block.checkpoint is not None and block.checkpoint >= checkpoint
 
 
 _RULE_WORDS = {
@@ -469,7 +474,11 @@ class RearrangedBlocks:
 
 
 def _rearrange(
-    before: Sequence[Block], base: int, summary: SummaryPoint, numbers: Mapping[str, int]
+    before: Sequence[Block],
+    base: int,
+    summary: SummaryPoint,
+    points: Sequence[CheckpointLike],
+    stretch: Stretch,
 ) -> RearrangedBlocks:
     """Divide the blocks of the line into those before the summary's card, those after it, and removed ones.
 
@@ -477,9 +486,10 @@ def _rearrange(
         before: all blocks, without the new card.
         base: the index of the first one to whose checkpoint a rewind is possible.
         summary: the summary's checkpoint and those after it.
-        numbers: the checkpoints of the line so far, by uid.
+        points: the checkpoints of the line so far.
+        stretch: that of the blocks after the card.
     """
-    moved = {numbers[was]: event for was, event in summary.moved.items() if was in numbers}
+    moved = _moved_points(summary, points)
     if summary.was:
         moved[summary.checkpoint] = CheckpointCreated(
             summary.checkpoint, summary.uid, "summary", was=summary.was
@@ -487,15 +497,16 @@ def _rearrange(
     cut = _card_index(before, base, summary, moved)
     kept: list[Block] = []
     gone: list[Block] = []
-    for index, block in enumerate(before[base:], base):
-        if index < cut or (isinstance(block, CompactionBlock) and summary.was == block.uid != ""):
+    for block in islice(before, max(base, cut), None):
+        if isinstance(block, CompactionBlock) and summary.was == block.uid != "":
             continue
         event = moved.get(block.checkpoint) if block.checkpoint is not None else None
         if block.checkpoint is None and moved and not block.replaced:
-            kept.append(block)
+            # The line that was left keeps the block itself in its own stretch.
+            kept.append(block if block.stretch is stretch else copied(block, stretch=stretch))
         elif event is not None and (not event.kept or block.number in event.kept):
             # The block is copied, as the line that was left keeps it with its own number.
-            copy = copied(block)
+            copy = copied(block, stretch=stretch)
             copy.checkpoint = event.id
             if block.uid == event.was:
                 copy.uid = event.uid
@@ -515,25 +526,46 @@ def _rearrange(
         return RearrangedBlocks([*before[:cut], *gone], kept, ())
     if summary.was:
         return RearrangedBlocks(list(before[:cut]), kept, tuple(gone))
-    past = (copied(one, live=False, replaced=True, checkpoint=None) for one in gone)
+    past = (copied(one, replaced=True, checkpoint=None) for one in gone)
     return RearrangedBlocks([*before[:cut], *past], kept, ())
+
+
+def _moved_points(
+    summary: SummaryPoint, points: Sequence[CheckpointLike]
+) -> dict[int, CheckpointCreated]:
+    """Return the checkpoints after a summary by their former numbers: they are nearly always the newest of the line."""
+    moved: dict[int, CheckpointCreated] = {}
+    left = dict(summary.moved)
+    for point in reversed(points):
+        if not left:
+            break
+        if (event := left.pop(point.uid, None)) is not None:
+            moved[point.id] = event
+    return moved
 
 
 def _card_index(
     before: Sequence[Block], base: int, summary: SummaryPoint, moved: Mapping[int, object]
 ) -> int:
     """Return the index of the card, or of the first block that is moved after it."""
-    for index in range(base, len(before)):
-        block = before[index]
-        if summary.was:
-            if isinstance(block, CompactionBlock) and block.uid == summary.was:
-                return index
-        elif summary.checkpoint:
-            if block.checkpoint is not None and block.checkpoint >= summary.checkpoint:
-                return index
-        elif block.checkpoint is not None and block.checkpoint in moved:
-            return index
-    return len(before)
+    end = len(before)
+    if summary.was:
+        places = (n for n in range(base, end) if _is_card(before[n], summary.was))
+        return next(places, end)
+    first = summary.checkpoint or min(moved, default=-1)
+    if first < 0:
+        return end
+    at = first_from(before, base, end, first)
+    while at < end:
+        point = before[at].checkpoint
+        if point is not None and (point in moved if not summary.checkpoint else point >= first):
+            return at
+        at += 1
+    return end
+
+
+def _is_card(block: Block, uid: str) -> bool:
+    return isinstance(block, CompactionBlock) and block.uid == uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -760,7 +792,9 @@ class TranscriptModel:
                 # The blocks that come back have the pins of the time when their line was left.
                 return both(change, self._pin(self._pins))
             case MarksChanged(pins=pins):
-                return self._pin(frozenset(pins))
+                # A bookmark changes no block.
+                told_pins = frozenset(pins)
+                return self._pin(told_pins) if told_pins != self._pins else NOTHING
             case _:
                 return NOTHING
 
@@ -852,7 +886,6 @@ class TranscriptModel:
         block.steer = event.id
         block.queued = True
         block.checkpoint, block.uid = None, ""
-        block.live = False
         return self._list.queue(block)
 
     def _taken(self, event: SteerTaken, at: float) -> Change:

@@ -511,9 +511,6 @@ class Context:
             self._settle_tail()
             self._foreign = self._foreign or await asyncio.to_thread(live.is_foreign)
             await asyncio.to_thread(self._save_all)
-            if live.unsaved_bytes or live.must_rewrite:
-                self._notify()
-                raise live.trouble or StorageTrouble("Could not save the conversation.")
             try:
                 before = change.tokens.before
                 entry = replace(

@@ -428,7 +428,7 @@ def rotate(
     """
     storage, folder = live.storage, live.path.parent
     doing = "change the conversation"
-    if live.unsaved_bytes or live.must_rewrite:
+    if live.unsaved_bytes:
         raise live.trouble or StorageTrouble("Could not save the conversation.")
     live.sync()
     temporary = folder / f".{live.path.name}.tmp"

@@ -14,7 +14,6 @@ import errno
 import hashlib
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import AsyncGenerator, Collection, Generator
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from kimi_tui.session.metadata import (
 )
 from kimi_tui.session.rotation import LIVE_NAME, STORED_NAME, stored_world_lines, world_line_path
 from kimi_tui.session.session import Session
+from kimi_tui.temporary_folders import TemporaryFolder
 
 SESSIONS_NAME = "sessions"
 TRASH_NAME = "trash"
@@ -374,8 +374,8 @@ async def read_only_copy(session: Session) -> AsyncGenerator[Session]:
     Raises:
         StorageTrouble: The session cannot be read at all.
     """
-    with tempfile.TemporaryDirectory(prefix="kimi-tui-") as folder:
-        copy = Path(folder) / session.id
+    with TemporaryFolder("copy") as folder:
+        copy = Path(folder.path) / session.id
         await asyncio.to_thread(_copy, session.storage, session.dir, copy)
         copied = Session(copy, session.work_dir)
         report = await copied.open()

@@ -10,8 +10,9 @@ from __future__ import annotations
 import builtins
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -59,7 +60,7 @@ class WorldLine:
         reason: The kind of operation that left it, `foreign` for another program's file, `future` for a future that was never the
             live line, `unknown` if it cannot be found out.
         left_by: The operation that left it last, as journaled or as far as the files tell; blank but for its `n` if they tell
-            nothing. Undo and redo keep the reason for which the line was left before.
+            nothing. Of a future the time of its end, its tokens then, and the messages that the live line does not have. Undo and redo keep the reason for which the line was left before.
         left_before: The operations that left it earlier, oldest first.
         checkpoints: All of its checkpoints, including those that it shares with other lines.
         n_messages: The number of its messages, markers not counted.
@@ -160,14 +161,18 @@ class StoredWorldLines:
         if entry is None and not (is_foreign or is_future):
             entry = self._inferred(n, following)
         known = FUTURE if is_future else "foreign" if is_foreign else "unknown"
+        shared = shared_checkpoints(line, live)
+        blank = JournalEntry(op="rewind", n=n)
+        if is_future:
+            blank = _end_of_future(blank, self._journal.futures[n], line, shared)
         return WorldLine(
             n=n,
             reason=entry.op if entry else known,
-            left_by=entry or JournalEntry(op="rewind", n=n),
+            left_by=entry or blank,
             size_bytes=size,
             checkpoints=line.checkpoints,
             n_messages=line.index.counts(0)[0],
-            shared=shared_checkpoints(line, live),
+            shared=shared,
             left_before=tuple(entries[:-1]),
         )
 
@@ -180,6 +185,28 @@ class StoredWorldLines:
             )
         except OSError:
             return None
+
+
+def _end_of_future(
+    blank: JournalEntry, note: Mapping[str, object], line: WorldLineContent, shared: int
+) -> JournalEntry:
+    """Return when a future ended, its tokens then, and what it has that the live line has not."""
+    index, points = line.index, line.checkpoints
+    start = points[shared].message_index if shared < len(points) else index.n_messages
+    messages, calls = index.counts(start)
+    usage = index.usage_before(index.size)
+    ended = note.get("ended_at")
+    at = ""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        if isinstance(ended, int | float) and ended > 0:
+            at = datetime.fromtimestamp(ended, UTC).isoformat()
+    return replace(
+        blank,
+        at=at,
+        tokens_before=0 if usage is None else usage[0],
+        messages_dropped=messages,
+        tool_calls_dropped=calls,
+    )
 
 
 def shared_checkpoints(one: WorldLineContent, other: WorldLineContent) -> int:

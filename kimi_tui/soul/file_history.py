@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -71,6 +71,8 @@ _NAMED_LOST = 3
 """The largest number of files that are named because they cannot be restored."""
 # After this many seconds a user may have noticed the wait.
 _LONG_S = 2.0
+_OLD_S = 0.02
+"""Seconds for which a scan counts that a tool waits for: setting up a command takes about as long."""
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
 _BY_A_JOB = "a background task may have changed it"
@@ -162,17 +164,26 @@ class FileHistory:
 
         self.folder.submit(work, uid).add_done_callback(marked)
 
-    async def before_change(self, paths: Sequence[str] | None) -> ChangingTool:
+    async def before_change(
+        self, paths: Sequence[str] | None, beside: Awaitable[object] | None = None
+    ) -> ChangingTool:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
             paths: the files that it will change, relative to the work folder; None if they are unknown (a command).
+            beside: what the tool waits for as well, which goes on during the scan.
 
         Returns:
             the running tool, to be passed to `after_change`.
         """
         change = ChangingTool(None if paths is None else frozenset(paths), self._agent)
         await self._scan_before(change)
+        if beside is not None:
+            loop = asyncio.get_running_loop()
+            scanned_at = loop.time()
+            await beside
+            if loop.time() - scanned_at > _OLD_S:
+                await self._scan_before(change)
         self.folder.begin(change)
         return change
 

@@ -129,7 +129,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
                 unrecorded.append(record)
                 stored.append(record)
     if is_whole:
-        shown = _without_deleted(stored, session)
+        shown = without_deleted(stored, session)
         return History(stored, shown, tuple(remarks), half, beside, unrecorded, is_recorded=True)
     if not (end and closing_events(stored, ended_at)):
         # If a program was killed within a step, only the context has the rest of it.
@@ -146,7 +146,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
     return History(stored, shown, tuple(remarks), beside=beside, unrecorded=unrecorded)
 
 
-def _without_deleted(records: list[EventRecord], session: Session) -> list[EventRecord]:
+def without_deleted(records: list[EventRecord], session: Session) -> list[EventRecord]:
     """Leave out the lines of futures that were deleted, unless another line began with one, or it was the current one."""
     begins: dict[int, int] = {}
     needed: set[int] = set()
@@ -178,7 +178,7 @@ def _without_deleted(records: list[EventRecord], session: Session) -> list[Event
 def _with_futures(records: list[EventRecord], session: Session) -> Sequence[EventRecord]:
     """Return the record with what it lacks of futures that were current; the record itself if there are none."""
     try:
-        return with_futures_told(session, _without_deleted(records, session))
+        return with_futures_told(session, without_deleted(records, session))
     except Exception:
         log.exception("what futures said cannot be told")
         return records
@@ -420,10 +420,14 @@ def fits(records: list[EventRecord], session: Session) -> bool:
         return False
     lines: set[int] = set()
     told: set[str] = set()
+    # A summary also stands, as a pinned message, behind checkpoints of other kinds, where pins tell of what is beside it.
+    compacted: set[str] = set()
     for record in records:
         match record.event:
-            case ev.CheckpointCreated(uid=uid):
+            case ev.CheckpointCreated(uid=uid, kind=kind):
                 told.add(uid)
+                if kind == "compaction":
+                    compacted.add(uid)
             case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
                 lines.add(n)
             case ev.LineChanged(from_line=n) | ev.WorldLineAdded(n=n):
@@ -440,7 +444,8 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     kept = [
         point.uid
         for point, end in zip(points, ends, strict=False)
-        if MessageKind.SUMMARY in (kinds := index.kinds(point.message_index, end))
+        if point.uid in compacted
+        and MessageKind.SUMMARY in (kinds := index.kinds(point.message_index, end))
         and not set(kinds) <= _BESIDE_SUMMARY
     ]
     recorded = records_by_checkpoint(records) if kept else {}

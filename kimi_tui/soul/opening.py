@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kimi_tui import temporary_folders
 from kimi_tui.app_paths import config_dir, data_dir, log_file, mcp_files, short
 from kimi_tui.config.keyring import real_key
 from kimi_tui.config.learned_windows import window_before
@@ -346,6 +347,7 @@ async def open_session(
     past = await in_daemon_thread(read_history, history_file(stage.data_dir, stage.work_dir))
     risk = await asyncio.to_thread(risk_of, config.sandbox.writable, os.environ)
     sweep_in_background(os.environ)
+    temporary_folders.sweep_in_background()
     remove_unfinished_in_background(session.dir.parent.parent)
     if given is None and is_old and await asyncio.to_thread(are_left, session):
         await in_daemon_thread(import_module, "kimi_tui.futures.leftovers")

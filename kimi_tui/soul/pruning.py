@@ -67,6 +67,11 @@ def _summarised_at(index: ContextIndex) -> str:
     return max(((n >= 0 and index.checkpoints[n].at) or _ALWAYS for n in begun), default="")
 
 
+def agents_size(session: Session, names: Collection[str]) -> int:
+    """Return the bytes of the files of sub-agents. It reads folders."""
+    return sum(disk_use(agent_session(session, name).dir).total for name in names)
+
+
 def prune_lines(session: Session, lines: Collection[int]) -> int:
     """Delete world lines of an open session, with the sub-agents that only they have; return the bytes freed. It blocks.
 
@@ -83,13 +88,13 @@ def prune_lines(session: Session, lines: Collection[int]) -> int:
     """
     names = agents_of_lines(session, lines)
     keys = keys_of_agents(session) if names else {}
-    used = {name: disk_use(agent_session(session, name).dir).total for name in names}
+    used = agents_size(session, names)
     freed = prune(session, lines, [keys[name] for name in names])
     try:
         remove_agents(session, names)
     except OSError as error:
         raise StorageTrouble.of("delete the sub-agents of the world lines", error) from error
-    return freed + sum(used.values())
+    return freed + used
 
 
 def finish_pruning(session: Session) -> None:

@@ -75,6 +75,8 @@ from kimi_tui.wire.events import (
 )
 
 _Named = Checkpoint | CheckpointName
+_VISITOR = 1 << 30
+"""The number of the live line while a future is visited, which no file has."""
 _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
@@ -216,6 +218,43 @@ def with_futures_told(session: Session, records: Sequence[EventRecord]) -> Seque
                 untold.pop(edit.left, None)
         found += told
     return found
+
+
+def with_futures_visited(session: Session, records: Sequence[EventRecord]) -> Sequence[EventRecord]:
+    """Return the record of a session as if the user had switched to each future when it became a world line, and back at once.
+
+    The record has only the checkpoints of a future that was never current, and `with_futures_told` tells its messages at a switch.
+    Lines that were deleted are not visited.
+
+    Args:
+        session: it may be open elsewhere.
+        records: its record.
+    """
+    there = stored_world_lines(session.dir)
+    lines = WorldLines[CheckpointName]()
+    found: list[EventRecord] = []
+    for record in records:
+        follow_line(lines, record)
+        found.append(record)
+        event = record.event
+        if isinstance(event, ev.WorldLineAdded) and event.n in there and event.n in lines.left:
+            live, path = lines.live.points, lines.left[event.n].path.points
+            found += [record._replace(event=one) for one in _visit(event.n, live, path)]
+    return found
+
+
+def _visit(n: int, live: Sequence[_Named], path: Sequence[_Named]) -> list[Event]:
+    """Return the events of a switch to line `n`, whose checkpoints are `path`, and back to the live line."""
+    shared = _n_common(live, path)
+    if shared == len(path):
+        return []
+    if shared == len(live):
+        # The live line has no file of its own then, as it is the beginning of this one.
+        away = LineChanged("jump", 0, n, "")
+        return [away, LineChanged("undo", n, n, path[shared].uid)]
+    away, back = LineChanged("jump", _VISITOR, n, ""), LineChanged("undo", n, _VISITOR, "")
+    left = ev.FutureChanged("", "", 0, world_line=_VISITOR, removed_at=1.0)
+    return [away, back, left]
 
 
 def _line_added(

@@ -609,8 +609,13 @@ class _RunningCall:
         if self._tool is not None and self._tool.changes != "nothing":
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             paths = None if self._tool.changes == "anything" else inside
-            await conversation.context.sync()
-            self._changes.append(await conversation.files.before_change(paths))
+            sync, files = asyncio.ensure_future(conversation.context.sync()), conversation.files
+            if paths is not None:
+                # These files are looked at last, as what they hold is overwritten at once.
+                await sync
+                self._changes.append(await files.before_change(paths))
+            else:
+                self._changes.append(await files.before_change(None, sync))
             while approval.mode != mode:
                 # The command was replaced meanwhile, and the earlier permission may not cover the new one.
                 mode = approval.mode

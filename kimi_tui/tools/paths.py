@@ -52,6 +52,8 @@ from kimi_tui.workspace.protected_names import (
 _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
 _RESULT = re.compile(r"[0-9a-f]{12}\.txt")
+_AGENT = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
+"""The name of a sub-agent, which the folder with its versions of files has."""
 _remembered = Remembered()
 """The places in the home folder and in the system, which are the same for nearly every path."""
 _NAMES_LIMIT = 5000
@@ -468,17 +470,36 @@ class SearchRequest:
 
 
 def own_result(target: ResolvedPath, env: ToolEnv) -> Path | None:
-    """Return the session's own file for a long result that a path in the folder of another session names; None for any other path.
+    """Return the session's own file for a long result, or a sub-agent's version of a file, that a path in the folder of another
+    session names; None for any other path.
 
     The conversation of a copy, and of a future, has the results of the session with which it began, and their files came along.
     It reads the disk, so call it in a thread.
     """
     real = target.real
-    if env.results is None or target.inside or real.parent.name != RESULTS_NAME:
+    if env.results is None or target.inside:
         return None
-    own = env.results / real.name
-    is_own = _RESULT.fullmatch(real.name) and own != real and own.is_file()
-    return own if is_own and not own.is_symlink() else None
+    is_long = real.parent.name == RESULTS_NAME and _RESULT.fullmatch(real.name)
+    name = real.name if is_long else _version(real, env.results)
+    own = env.results / name
+    if not name or own == real or not own.is_file():
+        return None
+    is_link = os.path.realpath(own) != os.path.join(os.path.realpath(env.results), name)
+    return None if is_link else own
+
+
+def _version(real: Path, results: Path) -> str:
+    """Return the name below `results` of a sub-agent's version of a file, which a path in the folder of any session names; else nothing."""
+    parts, sessions = real.parts, results.parts[-4:-3]
+    for place in range(3, len(parts) - 2):
+        if parts[place] == RESULTS_NAME and parts[place - 3 : place - 2] == sessions:
+            return "/".join(parts[place + 1 :]) if _AGENT.fullmatch(parts[place + 1]) else ""
+    return ""
+
+
+def _is_version(target: ResolvedPath, env: ToolEnv) -> bool:
+    """Return whether a path is a sub-agent's version of a file that was not applied to the work folder."""
+    return env.results is not None and target.real.is_relative_to(os.path.realpath(env.results))
 
 
 def _is_result(target: ResolvedPath, env: ToolEnv) -> bool:
@@ -508,6 +529,8 @@ async def ask_to_read(
         holds_secrets, target, env.environ, is_folder=search is not None
     )
     if (target.inside or is_added(target, env)) and not secret and n_links <= 1:
+        return
+    if search is None and not secret and await asyncio.to_thread(_is_version, target, env):
         return
     facts = ["in the work folder" if target.inside else "outside the work folder"]
     facts[0] += _link_note(target)

@@ -387,7 +387,8 @@ def _begin_ahead(
 ) -> None:
     """Be process 1 of the namespaces of a command that is not known yet: set up, wait for it, and run its supervisor; does not return.
 
-    It ends without a word if it cannot be set up, if no command comes, and as soon as something is mounted or unmounted outside.
+    It ends without a word if it cannot be set up, if no command comes, as soon as something is mounted or unmounted outside, and
+    when another program wants its layer of caches.
     V has it look whether a socket has appeared outside. G comes with the file of `request_of` and the command's output: if all
     that was set up is as it was, it says so (`READY`) and is a supervisor as any other; else it ends, and has started nothing.
 

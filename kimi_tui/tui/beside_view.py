@@ -6,7 +6,7 @@ A future (`tui.futures.view`) and a sub-agent (`tui.subagent_view`) are shown by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.wire.events import AgentChanged, EventRecord, FutureChanged
 
-BesideAction = Literal["message", "stop", "page", "leave"]
+BesideAction = Literal["message", "stop", "page", "answer", "leave"]
 """The action of a key on the agent on view."""
 BesidePlace = Literal["future", "ended future", "subagent", "ended subagent", "future subagent"]
 """The name of an agent on view for footer and help."""
@@ -43,6 +43,8 @@ class BesideTranscript(Transcript):
     """The messages of an agent beside the current conversation. Subclasses bind keys that act on it to `act`."""
 
     FOCUS_ON_CLICK = True
+    ANSWER_KEY: ClassVar[str] = "future.answer"
+    """The action, by its name in `[keys]`, that leads to the question that waits; its letter is no answer, so that it can be pressed twice."""
 
     class BesideActed(Message):
         """A key that acts on the agent on view was pressed."""
@@ -180,6 +182,9 @@ class BesideView(Vertical):
         self.timeline = timeline
         self.session = SessionModel(work_dir)
         self._banner = banner
+
+    WAY_BACK: ClassVar[str] = ""
+    """The sentence about where Esc leads; empty if that is the current conversation."""
 
     @property
     def place(self) -> BesidePlace:

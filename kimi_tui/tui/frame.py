@@ -185,12 +185,13 @@ class StatusRow(PaintedRows):
 # --- panes and frame
 
 
-Place = Literal["timeline", "begun", "filter", "missed", "found"]
-"""The part of the timeline on which keys act: its rows (`timeline`), an empty filter being typed (`begun`), a filter with
+Place = Literal["timeline", "future row", "begun", "filter", "missed", "found"]
+"""The part of the timeline on which keys act: its rows (`timeline`, `future row` on a future that runs), an empty filter being typed (`begun`), a filter with
 matches (`filter`) or without (`missed`), or the rows of a kept filter (`found`).
 """
 _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
+    "future row": "Enter read it  ? keys",
     "begun": "Esc show all steps",
     "missed": "Esc show all steps",
     "filter": "Enter go to the step  Esc show all steps",
@@ -314,7 +315,8 @@ class TimelinePane(NoticingPane):
             case "kept":
                 return "found"
             case "":
-                return "timeline"
+                is_on_future = self._timeline is not None and self._timeline.is_on_future
+                return "future row" if is_on_future else "timeline"
             case state:
                 return state
 

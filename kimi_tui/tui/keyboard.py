@@ -47,7 +47,7 @@ OPENING_KEYS = frozenset(
     (
         *("commands", "complete", "help", "search", "timeline"),
         *("chat.preview", "line.compare", "line.jump", "line.send"),
-        *("future.message", "future.page"),
+        *("future.answer", "future.message", "future.page", "subagent.answer"),
         *("timeline.bookmark", "timeline.choose", "timeline.filter", "timeline.keys"),
         *("timeline.read", "timeline.replay"),
     )
@@ -443,6 +443,14 @@ class KeyList(Widget, can_focus=True):
     """
 
 
+class FormField:
+    """A field of a form whose keys in `LEAVES` lead to another field, or change which fields there are; keys after one of these
+    wait (`TypeAhead`).
+    """
+
+    LEAVES: ClassVar[frozenset[str]] = frozenset({"up", "down", "tab", "shift+tab"})
+
+
 class TypeAhead:
     """Holds keys back after one that runs a command, until the command has run and the opened widget has the focus.
 
@@ -522,6 +530,8 @@ class TypeAhead:
         from textual.widgets import Input
 
         focused = self.screen.focused
+        if isinstance(focused, FormField):
+            return isinstance(event, events.Key) and event.key in focused.LEAVES
         is_field = isinstance(focused, Input)
         if not isinstance(event, events.Key) or (is_field and event.is_printable):
             return False

@@ -48,9 +48,12 @@ _READ_SHORTLY: tuple[Hint, ...] = (("Enter", "rewind it"), ("Esc", "back"))
 class SubagentTranscript(BesideTranscript):
     """The messages of a sub-agent, with keys that act on it. Enter posts the checkpoint of the chosen message."""
 
+    ANSWER_KEY = "subagent.answer"
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "act('message')", "Send it a message", id="subagent.message", show=False),
         Binding("x", "act('stop')", "Stop it", id="subagent.stop", show=False),
+        Binding("r", "act('answer')", "Go to the question", id="subagent.answer", show=False),
         Binding("tab", "choose(1)", "Next message", id="subagent.next", show=False),
         Binding("shift+tab", "choose(-1)", "Previous message", id="subagent.before", show=False),
         Binding(
@@ -138,6 +141,7 @@ class FutureAgentTranscript(BesideTranscript):
         Binding(
             "m", "act('message')", "Send the future a message", id="future.message", show=False
         ),
+        Binding("r", "act('answer')", "Go to the question", id="future.answer", show=False),
         Binding("tab", "choose(1)", "Next message", id="future.next", show=False),
         Binding("shift+tab", "choose(-1)", "Previous message", id="future.before", show=False),
         Binding("escape", "act('leave')", "Back to the future", id="future.leave", show=False),
@@ -169,6 +173,8 @@ class FutureAgentView(BesideView):
         keys: the configured keys, by action.
         load_image: reads an image; None if images are only named.
     """
+
+    WAY_BACK = " Esc returns to the future."
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ def difference_plan(copied: SnapshotLog, begun: Snapshot, now: Manifest) -> list
     folders: AbstractSet[str] | None = None
     for path in sorted(copied.changed_since(begun)):
         was, then, there = (as_file(files.get(path)) for files in (before, end, now))
-        if was == then == there and _is_new_folder(path, before, end, now):
+        if _is_new_folder(path, before, end, now):
             changes.append(FileChange(path, "create", None, end[path]))
             continue
         kept = [one for one in (was, then, there) if one is not None]

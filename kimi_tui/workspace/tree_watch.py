@@ -33,6 +33,7 @@ NAMES: Final = (
     inotify.ATTRIB | inotify.MOVED_FROM | inotify.MOVED_TO | inotify.CREATE | inotify.DELETE
 )
 """The events of names that appear in a folder or vanish, or may be readable or not from now on."""
+_READ_BYTES: Final = 8192
 _PART_OF_LIMIT: Final = 3
 _LOCAL: Final = frozenset(
     {
@@ -263,7 +264,7 @@ def held_files(root: str) -> HeldFiles:
             _add(path, root, held.opened, held, descriptor)
         for path in mapped:
             _add(path, root, held.mapped, held, "")
-        if stamp and not any(map(_is_file, (*(path for path, _ in opened), *mapped))):
+        if stamp and not opened and not any(map(_is_file, mapped)):
             at_rest[process] = stamp
     _at_rest.clear()
     _at_rest.update(at_rest)
@@ -281,16 +282,31 @@ def _stamp_at_rest(process: int) -> bytes:
     process runs or has several threads, or if the kernel does not count the nanoseconds.
     """
     try:
-        with open(f"/proc/{process}/stat", "rb", buffering=0) as file:
-            told = file.readall().rpartition(b")")[2].split()
-        with open(f"/proc/{process}/schedstat", "rb", buffering=0) as file:
-            ran = file.readall().split()[0]
+        told = _told_in(f"/proc/{process}/stat").rpartition(b")")[2].split()
+        ran = _told_in(f"/proc/{process}/schedstat").split()[0]
     except (OSError, IndexError):
         return b""
     # These are the fields 3, 20 and 22 of the manual, which counts from the process and its name.
     if len(told) < 20 or told[0] != b"S" or told[17] != b"1" or ran == b"0":
         return b""
     return told[19] + b" " + ran
+
+
+def _told_in(path: str) -> bytes:
+    """Return all of a file of the kernel, of which there are dozens: a file object takes twice as many system calls.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = data = os.read(descriptor, _READ_BYTES)
+        while data:
+            data = os.read(descriptor, _READ_BYTES)
+            found += data
+        return found
+    finally:
+        os.close(descriptor)
 
 
 _NO_FILES = ("/dev/null", "/dev/pts/", "/dev/ptmx", "/dev/tty", "/memfd:")
@@ -317,31 +333,33 @@ def _descendants(process: int) -> Iterator[int]:
         tasks = f"/proc/{waiting.pop()}/task"
         with contextlib.suppress(OSError):
             for task in os.listdir(tasks):
-                with (
-                    contextlib.suppress(OSError),
-                    open(f"{tasks}/{task}/children", "rb", buffering=0) as file,
-                ):
-                    children = [int(one) for one in file.readall().split()]
+                with contextlib.suppress(OSError):
+                    children = [int(one) for one in _told_in(f"{tasks}/{task}/children").split()]
                     waiting += children
                     yield from children
 
 
 def _opened(process: int) -> Iterator[tuple[str, str]]:
+    """Yield the files that a process can write to, with the names of their descriptors."""
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{process}/fd"):
             descriptor = f"/proc/{process}/fd/{name}"
             with contextlib.suppress(OSError):
-                # The mode of the link is that of the descriptor.
-                if os.lstat(descriptor).st_mode & 0o200:
-                    yield os.readlink(descriptor), descriptor
+                path = os.readlink(descriptor)
+                # Most descriptors are pipes and sockets. The mode of the link is that of the descriptor.
+                if _is_file(path) and os.lstat(descriptor).st_mode & 0o200:
+                    yield path, descriptor
+
+
+_SHARED: Final = tuple(b"%cw%cs " % (r, x) for r in b"r-" for x in b"x-")
+"""The rights of a shared writable mapping, as the kernel writes them."""
 
 
 def _mapped(process: int) -> Iterator[str]:
-    with (
-        contextlib.suppress(OSError),
-        open(f"/proc/{process}/maps", "rb", buffering=0) as file,
-    ):
-        for line in file.readall().split(b"\n"):
+    with contextlib.suppress(OSError):
+        told = _told_in(f"/proc/{process}/maps")
+        # Next to no process has one, and its lines are hundreds.
+        for line in told.split(b"\n") if any(rights in told for rights in _SHARED) else ():
             fields = line.split(None, 5)
-            if len(fields) == 6 and fields[1][1:2] == b"w" and fields[1][3:4] == b"s":
+            if len(fields) == 6 and fields[1] + b" " in _SHARED:
                 yield os.fsdecode(fields[5])

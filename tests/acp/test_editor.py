@@ -96,6 +96,12 @@ async def test_a_sub_agent_is_a_call_and_its_questions_name_it(desk: Desk) -> No
     assert (desk.work / "b.txt").exists()
     question, _ = editor.asked[0]
     assert question.content[0].content.text.startswith("general-1: ")
+    # The editor has no card of the call that the question is about, so the question has one of its own, which ends with the answer.
+    (card,) = [one for one in editor.of(schema.ToolCallStart) if one.title.startswith("general-1:")]
+    told = [
+        one for one in editor.of(schema.ToolCallProgress) if one.tool_call_id == card.tool_call_id
+    ]
+    assert [one.status for one in told] == ["completed"]
     # What it says and calls itself is not the session's.
     assert editor.text == "All done."
 
@@ -254,6 +260,20 @@ async def test_what_was_rewound_is_not_shown_when_a_session_is_loaded(desk: Desk
         desk.server.script(say("third answer"))
         await ask(agent, session, "third")
     assert "second" not in json.dumps(desk.server.requests[-1].messages)
+
+
+async def test_a_message_that_only_contains_the_name_of_a_command_goes_to_the_model(
+    desk: Desk,
+) -> None:
+    desk.server.script(say("Fine."), say("Fine too."))
+    async with desk.editor("all") as (editor, agent):
+        session = await new(agent, desk)
+        await ask(agent, session, "(undo it)")
+        await ask(agent, session, "-undo")
+        assert editor.text == "Fine.Fine too."
+    said_by_user = json.dumps(desk.server.requests[-1].messages)
+    assert "(undo it)" in said_by_user
+    assert "-undo" in said_by_user
 
 
 async def test_a_session_without_a_message_is_loaded_and_resumed_while_it_is_open(

@@ -12,6 +12,7 @@ pytest.importorskip("acp", reason="the package agent-client-protocol is not inst
 from acp import schema
 
 from kimi_tui.external.looks import (
+    _MOST_ARGUMENT,
     CallFacts,
     _plain,
     _plain_command,
@@ -62,6 +63,8 @@ def test_arguments_are_plain_values() -> None:
         (["sh", "-c", "ls"], "ls"),
         (["sh", "-x", "ls"], "sh -x ls"),
         (["python", "-c", "1"], "python -c 1"),
+        (["sh", "-c", "ls", "x"], "sh -c ls x"),
+        (["sh"], "sh"),
         (["echo", "a b"], "echo 'a b'"),
     ],
 )
@@ -76,8 +79,10 @@ def test_a_command_is_shown_without_the_shell_around_it(words: list[str], line: 
         ({"description": "Look", "prompt": "Look around."}, "Look"),
         ({"description": "Look", "prompt": "x", "kind": " ", "agent": "a"}, "a: Look"),
         ({"description": "Look"}, ""),
-        ({"description": " ", "prompt": "x"}, ""),
+        ({"description": " ", "prompt": "x", "agent": "a"}, ""),
+        ({"description": "Look", "prompt": " "}, ""),
         ({"description": 1, "prompt": "x"}, ""),
+        ({"description": "Look", "prompt": "x", "kind": 7}, "Look"),
     ],
 )
 def test_a_task_is_what_a_sub_agent_is_given(given: dict[str, Any], task: str) -> None:
@@ -122,11 +127,11 @@ def test_a_server_with_limits_that_only_we_keep_is_not_handed_over(
         _check_limits(config, has_tools_off=has_tools_off)
 
 
-def told(kind: Any, **fields: Any) -> CallFacts:
+def told(kind: Any, title: str = "The title", **fields: Any) -> CallFacts:
     """Return what is known of a call after its first update."""
     facts = CallFacts("1")
     start = schema.ToolCallStart(
-        session_update="tool_call", tool_call_id="1", title="The title", kind=kind, **fields
+        session_update="tool_call", tool_call_id="1", title=title, kind=kind, **fields
     )
     facts.take(start)
     return facts
@@ -136,12 +141,17 @@ def told(kind: Any, **fields: Any) -> CallFacts:
     ("kind", "given", "name", "about"),
     [
         ("execute", {"command": "ls"}, "Shell", {"command": "ls"}),
+        ("execute", {"command": ["bash", "-lc", "ls"]}, "Shell", {"command": "ls"}),
+        ("execute", {"command": ["ls", 1], "cmd": "ls -a"}, "Shell", {"command": "ls -a"}),
         ("execute", {}, "Shell", {"command": "The title"}),
         ("search", {"query": "x", "glob": "*"}, "Grep", {"pattern": "x"}),
         ("search", {"pattern": ""}, "Grep", {"pattern": "The title"}),
         ("fetch", {"url": "https://a.org"}, "FetchURL", {"url": "https://a.org"}),
         ("fetch", {"url": 1}, "FetchURL", {"url": "The title"}),
         ("read", {}, "Look at", {"description": "The title"}),
+        ("other", {"description": "a", "prompt": "b"}, "Subagent", {"description": "a"}),
+        ("move", {"description": "a", "prompt": "b"}, "Move", {"description": "The title"}),
+        ("think", {"description": "a"}, "Think", {"description": "The title"}),
     ],
 )
 def test_a_call_looks_like_the_tool_that_does_the_same(
@@ -149,6 +159,19 @@ def test_a_call_looks_like_the_tool_that_does_the_same(
 ) -> None:
     look = told(kind, raw_input=given).look("/work")
     assert (look.name, {key: look.arguments[key] for key in about}) == (name, about)
+
+
+def test_a_call_without_a_title_is_named_by_its_arguments_or_files() -> None:
+    at = [schema.ToolCallLocation(path=path) for path in ("/work/a", "/work/b")]
+    look = told("move", "", raw_input={"description": "Tidy up"}, locations=at).look("/work")
+    assert look.arguments["description"] == "Tidy up"
+    assert told("move", "", locations=at).look("/work").arguments["description"] == "a, b"
+
+
+def test_long_words_of_the_agent_are_cut() -> None:
+    assert len(_task_of({"description": "d" * 9_000, "prompt": "x", "agent": "a" * 9_000})) < 600
+    for path in ("p" * 9_000, "/work/" + "p" * 9_000, "/" + "p" * 9_000):
+        assert len(shown_path(path, "/work")) == _MOST_ARGUMENT
 
 
 def test_output_that_begins_like_arguments_is_shown_where_these_are_known() -> None:

@@ -14,6 +14,7 @@ from support.covered import whole_sandbox
 from kimi_tui.agent_parts import parts_of
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.external.connection import _MOST_AHEAD, AgentFailed
+from kimi_tui.external.pipe import _MOST_ASKED
 from kimi_tui.external.serving import _Terminal
 from kimi_tui.launch import Options, launch_of
 from kimi_tui.soul import assembly
@@ -156,6 +157,10 @@ async def test_files_and_commands_are_served_in_the_folder_alone(
         assert "external_agents" in (desk.home / "config.toml").read_text()
         assert json.loads(await one.say(f"save {desk.work}/made.txt text")) == "saved"
         assert (desk.work / "made.txt").read_text() == "text\n"
+        # The agent has no call for it, so it has a card of its own, with the change.
+        result = one.of(ev.ToolResult)[-1]
+        assert not result.is_error
+        assert DiffBlock in [type(block) for block in result.display]
         assert json.loads(await one.say(f"save {desk.work}/made.txt text")) == "saved"
         said = [json.loads(await one.say(f"read {path}")) for path in (desk.work, desk.work / "no")]
         assert [each["message"] for each in said] == [
@@ -318,6 +323,15 @@ async def test_lines_that_are_no_messages_change_nothing(desk: AgentDesk, able: 
         names = str([call.arguments for call in one.of(ev.ToolCall)])
         assert "\x1b" not in names
         assert len(names) < 2_000
+
+
+async def test_an_agent_may_ask_any_number_of_questions_one_after_the_other(
+    desk: AgentDesk,
+) -> None:
+    (desk.work / "in.txt").write_text("inside\n")
+    async with desk.session() as one, asyncio.timeout(60):
+        said = await one.say(*[f"read {desk.work}/in.txt"] * (_MOST_ASKED + 1))
+        assert said.count("inside") == _MOST_ASKED + 1
 
 
 async def test_an_agent_that_is_far_ahead_waits(desk: AgentDesk) -> None:

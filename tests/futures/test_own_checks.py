@@ -22,7 +22,16 @@ JUDGING = [
     ".github/workflows/ci.yml",
     ".gitlab-ci.yml",
 ]
-OTHERS = ["src/a.py", "latest.py", "contest/a.py", "src/protest.js", "docs/testing.md", "README.md"]
+OTHERS = [
+    "src/a.py",
+    "latest.py",
+    "contest/a.py",
+    "src/protest.js",
+    "docs/testing.md",
+    "README.md",
+    "tests/__pycache__/test_a.cpython-311.pyc",
+    "tests/.pytest_cache/v/cache/lastfailed",
+]
 
 
 @pytest.mark.parametrize("path", JUDGING)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,15 @@ def config(prices: ModelPrices, **more: Any) -> Config:
     return Config(models=models, **more)
 
 
-async def test_an_estimate_has_the_costs_files_and_folders_of_all_futures(tmp_path: Path) -> None:
+async def test_an_estimate_has_the_costs_files_and_folders_of_all_futures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with stage(tmp_path) as on:
         (on.work / ".gitignore").write_text(".venv\nmine.db\n")
         for name in (".venv", "data"):
             (on.work / name).mkdir()
             (on.work / name / "x").write_text("x\n")
         (on.work / "mine.db").write_text("x\n")
-        on.server.script(call("WriteFile", {"path": "a", "content": "a\n"}), say("done"))
-        await on.soul.run("go")
         choice = ModelChoice("server", on.server.base_url, "stand-in", window=9_000)
         launch = launch_at(on.work)._replace(choice=choice)
         copied = FuturesConfig(copy=(".venv",))
@@ -50,18 +49,25 @@ async def test_an_estimate_has_the_costs_files_and_folders_of_all_futures(tmp_pa
                 FuturesPlan(target, (Variant("one"), Variant("other")), caps=caps)
             )
 
+        # No server has cached anything of a session before its first answer.
+        found = await estimate(PRICES, Target(END), Caps())
+        assert [one.cached for one in found.futures] == [0, on.soul.used]
         # The model has just answered, so that its server still has the past.
+        on.server.script(call("WriteFile", {"path": "a", "content": "a\n"}), say("done"))
+        await on.soul.run("go")
         found = await estimate(PRICES, Target(0), Caps(tokens=1_000, cost=1.0))
         past = found.futures[0].past
+        assert 0 < past < on.soul.used
         assert [one.cached for one in found.futures] == [past, past]
         assert found.cost == pytest.approx(2 * past * 0.5 / 1e6)
         assert found.most_cost == pytest.approx(2 * 1_000 * 8.0 / 1e6)
         assert (found.n_files, found.n_bytes) == (2, 16)
         assert (found.shared, found.copied) == ((".venv",), ("mine.db",))
-        # Later the first one of a model pays for all of it.
-        old = time.time() - 3_600
-        os.utime(on.session.dir / "context.jsonl", (old, old))
-        found = await estimate(PRICES, Target(END), Caps(), futures=copied)
+        # Later the first one of a model pays for all of it, whatever was written to the session meanwhile.
+        later = time.time() + 3_600
+        with monkeypatch.context() as clock:
+            clock.setattr("kimi_tui.futures.planning.time.time", lambda: later)
+            found = await estimate(PRICES, Target(END), Caps(), futures=copied)
         assert [one.cached for one in found.futures] == [0, on.soul.used]
         assert found.cost == pytest.approx(on.soul.used * (2.0 + 0.5) / 1e6)
         assert found.most_cost == -1

@@ -45,6 +45,17 @@ class ScriptServer(StartServer):
         return await self._shell.wait()
 
 
+class FullServer(ScriptServer):
+    """Cannot start anything."""
+
+    async def begin(
+        self, key: str, words: Sequence[str], folder: Path, *, agent: bool = False
+    ) -> int:
+        for one in self._theirs:
+            os.close(one)
+        raise OSError(28, "No space left on device")
+
+
 async def ran(script: str, heard: list[Mapping[str, Any]]) -> str:
     """Run a script as the process of a future; return why it ended too early."""
     one = FutureProcess("one", ScriptServer(script), heard.append, (), Path())
@@ -78,3 +89,36 @@ async def test_what_it_has_started_and_left_behind_does_not_hold_it(
         assert [*heard[1]] == ["ended"]
     finally:
         os.kill(heard[0]["left"], signal.SIGKILL)
+
+
+async def test_nobody_waits_for_the_engine_that_nobody_needs() -> None:
+    server = StartServer(["one"], os.environ)
+    await server.start()
+    await server.close()
+    started = server._process
+    assert started is not None
+    assert started.returncode == -signal.SIGKILL
+
+
+async def test_one_that_cannot_be_started_is_over_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_GRACE_S", 60)
+    one = FutureProcess("one", FullServer(""), lambda _: None, (), Path())
+    with pytest.raises(OSError, match="No space left"):
+        await one.run(Order("", "", {}, {}))
+    # There is no process whose end a stop would wait for.
+    await asyncio.wait_for(one.stop(), 20)
+
+
+async def test_one_that_is_given_up_is_killed_and_no_longer_listened_to() -> None:
+    heard, server = asyncio.Event(), ScriptServer("echo '{}'; exec sleep 60")
+    one = FutureProcess("one", server, lambda _: heard.set(), (), Path())
+    before = asyncio.all_tasks()
+    running = asyncio.create_task(one.run(Order("", "", {}, {})))
+    await asyncio.wait_for(heard.wait(), 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert all(task.cancelling() for task in asyncio.all_tasks() - before - {running})
+    assert await asyncio.wait_for(server.exit_code("one"), 20) == -signal.SIGKILL

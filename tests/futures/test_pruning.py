@@ -91,7 +91,10 @@ async def test_the_sub_agents_of_a_future_go_with_it(
     monkeypatch.setattr(sessions, "confirmed", asked.append)
     assert await asyncio.to_thread(sessions.run, ["prune", name]) == 1
     assert ") and 1 sub-agent? You can then no longer read" in asked[0]
+    monkeypatch.setattr(sessions, "say", asked.append)
     assert await asyncio.to_thread(sessions.run, ["prune", name, "--yes"]) == 0
+    # The question counts what is freed, with the sub-agent.
+    assert asked[1].removeprefix("Freed ").removesuffix(" on the disk.") in asked[0]
     assert agents_there(again) == {"general-201"}
 
 
@@ -326,15 +329,18 @@ async def test_a_future_that_a_kill_left_is_found_after_the_work_folder_was_rena
 ) -> None:
     soul = scene.soul
     await soul.aclose()
-    session, now = soul.session, scene.work.with_name("renamed")
+    session, now = soul.session, scene.work.with_name("renamed again")
     name = f"{PREFIX}left"
     fork = fork_session(session.storage, session.dir, None, name=name)
     note = FutureNote(session.id, "", 0, 0, FutureChanged("k-1", "k", 1, "one"))
     write_note(session.storage, fork, note)
     other = await session.fork()
-    scene.work.rename(now)
+    once = scene.work.with_name("renamed")
+    scene.work.rename(once)
     store = SessionStore(scene.home)
-    store.move(session, now)
+    store.move(session, once)
+    once.rename(now)
+    store.move(store.find(session.id, once), now)
     # A session that stays where the other one was takes nothing away from it.
     scene.work.mkdir()
     opened = await open_session(scene.launch._replace(resume=other.id))
@@ -391,3 +397,18 @@ async def test_a_late_listener_knows_what_a_deleted_future_said_that_is_current(
         models[1].apply(record)
     assert "use alpha" in str(shown(models[1]))
     assert shown(models[0]) == shown(models[1])
+
+
+@pytest.mark.exhaustive
+async def test_a_future_that_another_program_is_just_making_is_left_to_it(scene: Scene) -> None:
+    soul = scene.soul
+    other = await soul.session.fork()
+    # Its note is written a moment after its folder is there.
+    made = fork_session(soul.session.storage, other.dir, None, name=f"{PREFIX}made")
+    mine = fork_session(soul.session.storage, soul.session.dir, None, name=f"{PREFIX}mine")
+    await take_up(soul)
+    assert made.exists()
+    assert not mine.exists()
+    SessionStore(scene.home).delete(other)
+    await take_up(soul)
+    assert not made.exists()

@@ -12,11 +12,11 @@ from support.soul import Ear
 from kimi_tui.commands import time_travel
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import FuturesConfig
-from kimi_tui.futures import planning, world_line
+from kimi_tui.futures import planning, process, world_line
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
 from kimi_tui.images import read_image
-from kimi_tui.projection.blocks import AgentBlock
+from kimi_tui.projection.blocks import AgentBlock, UserBlock
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
@@ -145,7 +145,11 @@ async def test_what_others_changed_meanwhile_is_a_conflict_and_stays(scene: Scen
 
 
 @pytest.mark.exhaustive
-async def test_a_future_is_steered_asked_and_stopped(scene: Scene) -> None:
+async def test_a_future_is_steered_asked_and_stopped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It ends in order, and not because it is killed.
+    monkeypatch.setattr(process, "_GRACE_S", 600)
     futures = scene.futures
     ask, wait = await futures.start(
         FuturesPlan(Target(1), (Variant("do ask"), Variant("do wait")), caps=Caps(steps=5))
@@ -156,8 +160,9 @@ async def test_a_future_is_steered_asked_and_stopped(scene: Scene) -> None:
     futures.answer(ask, request.id, "once")
     assert (await until(scene, ask, lambda state: state.is_over)).state == "done"
     await until(scene, wait, lambda state: state.step == 2)
-    await futures.stop(wait)
-    await futures.ended()
+    async with asyncio.timeout(PATIENCE_S):
+        await futures.stop(wait)
+        await futures.ended()
     state = futures.state(wait)
     assert (state.state, state.step) == ("stopped", 2)
     assert [f.path for f in await futures.differences(wait)][-1] == "waiting" or state.files >= 1
@@ -212,6 +217,35 @@ async def test_a_limit_stops_a_future_which_is_judged_all_the_same(
     state = scene.futures.state(wait)
     assert (state.state, state.check) == ("stopped", "passed")
     assert words in state.why
+
+
+@pytest.mark.exhaustive
+async def test_the_past_of_a_future_is_that_of_the_line_that_it_continues(scene: Scene) -> None:
+    soul, futures = scene.soul, scene.futures
+
+    async def past(key: str) -> list[str]:
+        model = SessionModel()
+        for record in await futures.history(key):
+            model.apply(record)
+        return [one.text for one in model.chat.blocks if isinstance(one, UserBlock)]
+
+    await soul.run("Second.")
+    at = soul.session.context.checkpoints[2].id
+    await soul.travel.rewind(Target(at))
+    await soul.run("Third.")
+    (beside,) = await futures.start(FuturesPlan(Target(END, 1), (Variant("do wait"),)))
+    (before,) = await futures.start(FuturesPlan(Target(at, 1), (Variant("do wait"),)))
+    (here,) = await futures.start(FuturesPlan(Target(END), (Variant("do gamma"),)))
+    await soul.run("Fourth.")
+    assert await past(beside) == ["Say hello.", "Second."]
+    assert await past(before) == ["Say hello."]
+    assert await past(here) == ["Say hello.", "Third."]
+    await until(scene, here, lambda one: one.is_over and bool(one.world_line))
+    n = futures.state(here).world_line
+    (further,) = await futures.start(FuturesPlan(Target(END, n), (Variant("do wait"),)))
+    assert await past(further) == ["Say hello.", "Third.", "do gamma"]
+    await futures.stop_all()
+    await futures.ended()
 
 
 async def test_a_plan_that_cannot_be_carried_out_names_what_is_wrong(scene: Scene) -> None:

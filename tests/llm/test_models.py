@@ -25,7 +25,9 @@ from support.chat_server import (
 from kimi_tui.llm import models
 from kimi_tui.llm import models as discovery
 from kimi_tui.llm.completion import complete, stream_answer
+from kimi_tui.llm.dialects import DIALECTS
 from kimi_tui.llm.errors import (
+    LEAST_WINDOW,
     APIConnectionError,
     APIStatusError,
     APITimeoutError,
@@ -431,6 +433,15 @@ async def test_llamacpp_says_whether_its_template_has_tools(caps: Any, takes_too
         assert ("tools" in provider.info.capabilities) is takes_tools
 
 
+@pytest.mark.parametrize("vision", [True, False, None])
+async def test_llamacpp_says_whether_its_model_sees(vision: bool | None) -> None:
+    props = {"default_generation_settings": {"n_ctx": 8_192}, "modalities": {"vision": vision}}
+    async with ChatServer() as server:
+        server.route("GET", "/props", reply(props))
+        provider, _ = await prepared(server)
+        assert ("image_in" in provider.info.capabilities) is (vision is True)
+
+
 async def test_llamacpp_tells_its_window() -> None:
     async with ChatServer(models=[{"id": "m", "meta": {"n_ctx_train": 131_072}}]) as server:
         server.route("GET", "/props", reply({"default_generation_settings": {"n_ctx": 32_768}}))
@@ -484,6 +495,40 @@ async def test_what_is_configured_wins_over_what_is_told() -> None:
         assert provider.dialect.name == "mistral"
         assert provider.info.window == 9_000
         assert provider.info.capabilities == {"tools", "thinking"}
+
+
+async def test_a_known_host_keeps_its_dialect_whoever_owns_the_models_that_it_lists() -> None:
+    facts = models.ServerFacts(DIALECTS["vllm"], window=LEAST_WINDOW)
+    for host, name in (("api.moonshot.ai", "moonshot"), ("example.org", "vllm")):
+        provider = OpenAICompatible(
+            provider="p", base_url=f"https://{host}/v1", api_key="", model="m"
+        )
+        provider.facts = facts
+        await provider.prepare()
+        assert (provider.dialect.name, provider.info.window) == (name, LEAST_WINDOW)
+
+
+async def test_a_window_too_small_for_any_request_is_not_believed_and_no_dialect_is_none() -> None:
+    provider = OpenAICompatible(
+        provider="p", base_url="https://example.org/v1", api_key="", model="m"
+    )
+    provider.facts = models.ServerFacts(window=LEAST_WINDOW - 1)
+    await provider.prepare()
+    assert (provider.dialect.name, provider.info.window) == ("generic", DEFAULT_WINDOW)
+
+
+async def test_a_provider_that_was_closed_while_it_asked_asks_anew() -> None:
+    entry = {"id": "m", "owned_by": "vllm", "max_model_len": 40_960}
+    async with ChatServer(models=[entry]) as server:
+        provider = OpenAICompatible(provider="p", base_url=server.base_url, api_key="", model="m")
+        asking = asyncio.ensure_future(provider.prepare())
+        await asyncio.sleep(0)
+        await provider.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await provider.prepare()
+        assert provider.info.window == 40_960
+        await provider.aclose()
 
 
 async def test_a_silent_server_stays_unknown_and_still_answers() -> None:

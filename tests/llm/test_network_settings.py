@@ -431,6 +431,8 @@ def test_one_variable_applies(
         ("api.example.test:80", URL, True),
         ("api.example.test:443", URL, False),
         ("api.example.test:443", "https://api.example.test/v1", True),
+        ("api.example.test:8443", "https://api.example.test:8443/v1", True),
+        ("api.example.test:443", "https://api.example.test:8443/v1", False),
         ("http://api.example.test", URL, True),
         ("a b\tapi.example.test", URL, True),
         (",, ,;", URL, False),

@@ -621,6 +621,9 @@ def test_of_several_values_in_an_event_each_has_to_be_json() -> None:
     chunk = b'{"choices": [{"index": 0, "delta": {"content": "a"}}]}'
     assert decoder.decode(SSEvent("", chunk + b"\n[DONE]")) == [TextDelta("a")]
     assert decoder.done
+    # What a server sends behind the end takes nothing of it back.
+    decoder.decode(SSEvent("", chunk + b"\n" + chunk))
+    assert decoder.done
     with pytest.raises(APIStreamError, match="not JSON"):
         decoder.decode(SSEvent("", chunk + b"\n{oops"))
 

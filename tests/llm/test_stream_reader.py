@@ -9,7 +9,12 @@ from typing import Any, cast
 import pytest
 
 from kimi_tui.llm.dialects import LearnedQuirks
-from kimi_tui.llm.errors import APIStatusError, ResponseContext
+from kimi_tui.llm.errors import (
+    APIEmptyResponseError,
+    APIStatusError,
+    APIStreamError,
+    ResponseContext,
+)
 from kimi_tui.llm.provider import Finished, StreamItem, TextDelta, ThinkDelta, ToolCallDelta
 from kimi_tui.llm.stream import AnswerReader, BatchedBytes
 from kimi_tui.llm.transport import NetworkFailures
@@ -19,13 +24,16 @@ from kimi_tui.llm.waiting import AnswerWait, WaitLimits
 class Arrived:
     """A response whose whole body is here already, so that reading it never suspends."""
 
-    def __init__(self, body: bytes, kind: str = "text/event-stream") -> None:
+    def __init__(
+        self, body: bytes, kind: str = "text/event-stream", piece_bytes: int = 65_536
+    ) -> None:
         self.headers = {"content-type": kind}
         self._body = body
+        self._piece_bytes = piece_bytes
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        for start in range(0, len(self._body), 65_536):
-            yield self._body[start : start + 65_536]
+        for start in range(0, len(self._body), self._piece_bytes):
+            yield self._body[start : start + self._piece_bytes]
 
 
 def reader(response: Arrived) -> AnswerReader:
@@ -48,7 +56,8 @@ def body(n: int) -> bytes:
     return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in [*[chunk] * n, end])
 
 
-async def test_bytes_that_are_already_here_do_not_hold_the_loop() -> None:
+@pytest.mark.parametrize("piece_bytes", [65_536, 1 << 30], ids=["pieces", "at once"])
+async def test_bytes_that_are_already_here_do_not_hold_the_loop(piece_bytes: int) -> None:
     turns = 0
 
     async def count() -> None:
@@ -60,7 +69,7 @@ async def test_bytes_that_are_already_here_do_not_hold_the_loop() -> None:
     counting = asyncio.create_task(count())
     words = [
         item.text
-        async for item in reader(Arrived(body(20_000))).items()
+        async for item in reader(Arrived(body(20_000), piece_bytes=piece_bytes)).items()
         if isinstance(item, TextDelta)
     ]
     counting.cancel()
@@ -112,6 +121,19 @@ async def test_a_stream_under_a_wrong_name_is_read_all_the_same() -> None:
         response = Arrived(start + body(3), "application/json")
         items = [item async for item in reader(response).items()]
         assert items[-1] == Finished("stop")
+
+
+async def test_an_empty_answer_under_a_wrong_name_is_no_wrong_content() -> None:
+    for said, kind, error in (
+        (b"data: [DONE]\n\n", "text/plain", APIEmptyResponseError),
+        (b" \n\n", "text/plain", APIStreamError),
+        (b"", "text/html", APIStreamError),
+        (b"<html>Sign in</html>", "text/html", APIStatusError),
+        (b"hello", "text/event-stream", APIStreamError),
+    ):
+        with pytest.raises(error) as raised:
+            _ = [item async for item in reader(Arrived(said, kind)).items()]
+        assert type(raised.value) is error, said
 
 
 async def test_tokens_that_trickle_in_are_read_a_few_at_a_time() -> None:

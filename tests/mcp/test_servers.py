@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from support.mcp_session import configure, entry, project_server, session
 
-from kimi_tui.mcp import servers
+from kimi_tui.mcp import permissions, servers
+from kimi_tui.mcp.config import ServerConfig
 from kimi_tui.mcp.permissions import Permissions, Yes
 from kimi_tui.mcp.servers import _missing
 from kimi_tui.tools.sandbox.policy import SandboxSettings, policy_for
@@ -171,6 +172,21 @@ async def test_a_yes_is_for_the_command_the_arguments_the_variables_and_the_tool
         assert "changed since you allowed them" in one.host.told[0]
         await one.servers.allow("made", network=False)
         assert "mcp__made__add" in one.host.toolset.names
+
+
+def test_of_too_many_yeses_those_that_were_said_long_ago_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permissions, "_MOST_YESES", 2)
+    kept = Permissions(tmp_path, tmp_path)
+    first, second, third = (
+        ServerConfig(name=name, transport="stdio", path=Path("mcp.json"), origin="project")
+        for name in ("a", "b", "c")
+    )
+    for one in (first, second, first, third):
+        kept.allow(one, Yes())
+    assert kept.allowed == ("a", "c")
+    assert kept.yes_to(second) is None
 
 
 async def test_a_yes_holds_in_its_folder_alone(folder: Path) -> None:

@@ -46,11 +46,11 @@ def test_the_first_block_from_a_checkpoint_on(
 
 @pytest.mark.parametrize("kind", [UserBlock, ToolBlock, DMailBlock, AgentBlock, CompactionBlock])
 def test_a_copy_is_another_block_with_the_same_values_but_those_named(kind: type[Block]) -> None:
-    block = kind(key=3, checkpoint=4, uid="u", number=2, version=7, at=1.5, pinned=True)
-    copy = copied(block, checkpoint=9, live=False)
+    block = kind(key=3, checkpoint=4, uid="u", number=2, n_edits=7, at=1.5, pinned=True)
+    copy = copied(block, checkpoint=9, replaced=True)
     assert copy is not block
     assert type(copy) is kind
     wanted = {one.name: getattr(block, one.name) for one in fields(block)}
-    wanted |= {"checkpoint": 9, "live": False, "version": 8}
+    wanted |= {"checkpoint": 9, "replaced": True, "n_edits": 8}
     assert {one.name: getattr(copy, one.name) for one in fields(copy)} == wanted
-    assert (block.checkpoint, block.version) == (4, 7)
+    assert (block.checkpoint, block.n_edits) == (4, 7)

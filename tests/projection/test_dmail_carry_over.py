@@ -71,6 +71,14 @@ def words(block: DMailBlock) -> str:
     return " ".join(" ".join(line.text for line in dmail_card(block, ROOM)).split())
 
 
+def test_a_letter_to_the_newest_checkpoint_has_the_checkpoint_at_which_it_arrives() -> None:
+    talk = two_steps()
+    arrive(talk, letter(2, 2, uid=uid_of(talk, 2)))
+    card = played(talk).blocks[-1]
+    assert isinstance(card, DMailBlock)
+    assert (card.uid, card.checkpoint) == ("new", 2)
+
+
 def test_what_is_pinned_stands_before_the_letter_under_its_checkpoint() -> None:
     talk = two_steps()
     model = played(talk)
@@ -196,7 +204,7 @@ def test_a_pin_is_seen_on_prose_also_where_its_number_finds_no_room() -> None:
     block.checkpoint = 12_345
     block.stream.add("\n")
     assert any("‡" in line.text for line in rows_of(block, ROOM))
-    block.live = False
+    block.replaced = True
     assert any(line.text.endswith("‡") for line in rows_of(block, ROOM))
 
 

@@ -20,7 +20,7 @@ from kimi_tui.wire.events import (
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [("preparing", "copying files"), ("asking", "waiting for you"), ("running", "step 4")],
+    [("preparing", "preparing"), ("asking", "waiting for you"), ("running", "step 4")],
 )
 def test_a_state_is_told_in_words(state: FutureStatus, words: str) -> None:
     assert state_words(FutureChanged("a", state=state, step=4)) == words
@@ -106,12 +106,21 @@ def test_a_future_of_the_end_stays_at_what_was_the_end() -> None:
     model.show_futures([FutureChanged("a", "g", 1, state="running")])
     last = CheckpointCreated(head.id + 1, "new", "step")
     model.apply(EventRecord(9_000, 0.0, last))
-    assert kinds(model) == [
+    stays = [
         ("checkpoint", head.id),
         ("facts", 1),
         ("future", 1),
         ("checkpoint", head.id + 1),
     ]
+    assert kinds(model) == stays
+    model.apply(EventRecord(9_001, 0.0, FutureChanged("a", "g", 1, state="running", step=1)))
+    assert kinds(model) == stays
+
+
+def test_a_future_of_a_session_without_a_checkpoint_stands_at_its_beginning() -> None:
+    model = TimelineModel()
+    model.show_futures([FutureChanged("a", "g", 1, state="running")])
+    assert shown(model) == [1]
 
 
 def test_futures_stay_where_a_rewind_takes_their_checkpoint_away() -> None:

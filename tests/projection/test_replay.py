@@ -391,6 +391,13 @@ def test_what_has_no_times_is_played_at_a_pace_of_its_own() -> None:
     assert recording.clock_at(7) == 0.0
 
 
+def test_a_time_that_only_one_of_two_events_has_gives_no_pause() -> None:
+    steps = [CheckpointCreated(n, str(n), "step") for n in range(3)]
+    recording = Recording(records_of(*zip((100.0, 0.0, 100.0), steps, strict=True)))
+    # Both pauses are those of events without times.
+    assert recording.time_of(2) == recording.length_s / 2 > 0
+
+
 def test_what_lies_ahead() -> None:
     recording = Recording(until_arrived().records)
     kinds = [mark.kind for mark in recording.markers]

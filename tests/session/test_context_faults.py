@@ -386,6 +386,24 @@ async def test_opening_and_repairing_needs_no_free_byte(folder: Path) -> None:
     await third.aclose()
 
 
+async def test_a_torn_end_that_a_full_disk_kept_is_in_no_world_line(folder: Path) -> None:
+    session = await opened(folder, Storage())
+    await say(session, "one", "two")
+    await session.aclose()
+    whole, torn = (folder / "context.jsonl").read_bytes(), b'{"role":"user","content":"to'
+    with (folder / "context.jsonl").open("ab") as file:
+        file.write(torn)
+    storage = FullStorage(room=0)
+    again = await opened(folder, storage)
+    assert (folder / "context.jsonl").read_bytes() == whole + torn
+    storage.room = 1 << 40
+    reverted = await again.context.revert_to(1, reason="rewind")
+    assert texts(again.context) == ["one"]
+    assert (folder / f"context_{reverted.entry.n}.jsonl").read_bytes() == whole
+    assert (folder / "context.jsonl.torn").read_bytes() == torn + b"\n"
+    await again.aclose()
+
+
 async def test_a_folder_that_is_deleted_is_made_again(folder: Path) -> None:
     session = await opened(folder, Storage())
     await say(session, "one")

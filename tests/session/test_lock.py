@@ -213,3 +213,12 @@ async def test_who_took_a_deleted_lock_is_named_and_nothing_is_lost(tmp_path: Pa
     await session.aclose()
     assert "kept" in (tmp_path / "s" / "context.jsonl").read_text()
     await other.aclose()
+
+
+def test_a_lock_that_is_not_held_has_nothing_to_check(tmp_path: Path) -> None:
+    lock = SessionLock(tmp_path)
+    assert lock.check() == ""
+    lock.acquire()
+    assert lock.check() == ""
+    lock.release()
+    assert lock.check() == ""

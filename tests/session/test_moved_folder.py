@@ -136,6 +136,24 @@ async def test_the_sessions_screen_lists_them_and_says_so(
     assert row.facts.startswith("its folder no longer exists")
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_session_whose_folder_is_there_stays_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path / "data"))
+    session = await made(SessionStore(tmp_path / "data"), tmp_path / "one", "said there")
+    other = tmp_path / "other"
+    other.mkdir()
+    choice = ModelChoice("server", "http://127.0.0.1:9/v1", "m", window=9000)
+    launch = Launch(other, tmp_path / "config.toml", choice=choice, resume=session.id)
+    opened = await open_session(launch._replace(work_dir_given=is_named))
+    try:
+        assert opened.folder == tmp_path / "one"
+        assert session.dir.is_dir()
+    finally:
+        await opened.soul.aclose()
+
+
 async def test_the_app_goes_on_with_the_newest_or_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,6 +181,45 @@ async def test_what_is_said_next_throws_it_away(folder: Path) -> None:
     await session.aclose()
 
 
+async def test_nothing_is_copied_that_no_switch_could_take(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = WatchedStorage()
+    session = await held(folder, storage)
+    context = session.context
+
+    async def is_copied(checkpoint: int) -> bool:
+        storage.calls.clear()
+        context.prepare_revert(checkpoint)
+        await copied(session)
+        return "open" in storage.calls
+
+    # A short line is copied by the switch in no time.
+    monkeypatch.setattr(contexts, "WORTH_COPYING_BYTES", context.index.checkpoint(3).offset + 1)
+    assert not await is_copied(3)
+    monkeypatch.setattr(contexts, "WORTH_COPYING_BYTES", context.index.checkpoint(3).offset)
+    assert await is_copied(3)
+    # The end of the line is in memory only, so the file does not have it.
+    storage.before = failing({"write"}, errno.ENOSPC)
+    await context.append([user_message("kept in memory")])
+    await context.checkpoint(False)
+    await copied(session)
+    assert not await is_copied(5)
+    storage.before = lambda _name, _arguments: None
+    assert await session.sync()
+    assert await is_copied(5)
+    # After a failed sync the switch writes the file anew, and a copy of the old one is of no use.
+    storage.before = failing({"fsync"}, errno.EIO)
+    await context.append([user_message("not surely on the disk")])
+    assert not await session.sync()
+    await copied(session)
+    assert not await is_copied(3)
+    storage.before = lambda _name, _arguments: None
+    await context.revert_to(3, reason="rewind")
+    assert texts(session) == ["message 0", "message 1", "message 2"]
+    await session.aclose()
+
+
 @pytest.mark.parametrize("wanted", [1, 3])
 async def test_a_preview_during_a_switch_touches_nothing_of_it(folder: Path, wanted: int) -> None:
     storage = WatchedStorage()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.effort import n_calls
+from support.faulty_storage import WatchedStorage
 
 from kimi_tui.filesystem import Storage, open_regular
 from kimi_tui.llm.message import user_message
@@ -466,6 +468,51 @@ async def test_a_fork_has_everything_and_is_its_own(store: SessionStore) -> None
     await session.aclose()
 
 
+async def test_a_fork_syncs_the_names_in_every_folder_that_it_made(store: SessionStore) -> None:
+    origin = await made(store, HERE, "a")
+    blob = origin.dir / "files" / "blobs" / "ab" / "cdef"
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"contents")
+    storage = WatchedStorage()
+    synced: list[Path] = []
+
+    def before(name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "sync_folder":
+            synced.append(arguments[0])
+
+    storage.before = before
+    session = Session(origin.dir, HERE, storage)
+    copy = await session.fork()
+    (made_at,) = {path for path in synced if path.parent == copy.dir.parent}
+    below = [path.relative_to(made_at).as_posix() for path in synced if made_at in path.parents]
+    # Innermost first, and the folder of the copy itself behind them.
+    assert below == ["files/blobs/ab", "files/blobs", "files"]
+    assert synced.index(made_at) > synced.index(made_at / "files")
+
+
+async def test_a_copy_to_be_read_needs_the_conversation_alone(store: SessionStore) -> None:
+    origin = await made(store, HERE, "a")
+    (origin.dir / "context_1.jsonl").write_text("{}\n")
+    storage = WatchedStorage()
+    session = Session(origin.dir, HERE, storage)
+
+    def refused(name: str) -> None:
+        def before(call: str, arguments: tuple[Any, ...]) -> None:
+            if call == "open" and Path(arguments[0]) == origin.dir / name:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        storage.before = before
+
+    for name in ("context_1.jsonl", "state.json"):
+        refused(name)
+        async with read_only_copy(session) as copied:
+            assert copied.context.messages[-1].text == "a"
+    refused("context.jsonl")
+    with pytest.raises(StorageTrouble, match="read the session"):
+        async with read_only_copy(session):
+            pass
+
+
 async def test_a_fork_at_a_checkpoint_and_of_a_world_line(store: SessionStore) -> None:
     session = await made(store, HERE, "a", "b", "c")
     await session.open()
@@ -492,6 +539,26 @@ async def test_a_fork_at_a_checkpoint_and_of_a_world_line(store: SessionStore) -
     with pytest.raises(UnknownCheckpoint):
         await session.fork(1)
     assert not [name for name in os.listdir(session.dir.parent) if name.startswith(".")]
+    await session.aclose()
+
+
+async def test_a_fork_of_a_whole_world_line_tells_its_record_which_line_it_is(
+    store: SessionStore,
+) -> None:
+    session = await made(store, HERE, "a", "b")
+    await session.open()
+    for n, point in enumerate(session.context.checkpoints):
+        message = {"type": "CheckpointCreated", "payload": {"uid": point.uid}}
+        session.record.append({"timestamp": float(n), "message": message})
+    await session.context.revert_to(1, reason="rewind")
+    await session.context.append([user_message("other")])
+    there = await session.fork(world_line=1)
+    await there.open()
+    assert there.context.messages[-1].text == "b"
+    last = list(there.record.read())[-1]["message"]
+    assert (last["type"], last["payload"]["to_line"]) == ("LineChanged", 1)
+    assert last["payload"]["uid"] == ""
+    await there.aclose()
     await session.aclose()
 
 

@@ -105,6 +105,22 @@ def test_the_files_tell_why_a_line_was_left(
     ) == expected
 
 
+@pytest.mark.parametrize(("n_kept", "place"), [(4, 0), (7, 1)])
+async def test_an_inferred_operation_names_the_checkpoint_as_its_line_does(
+    tmp_path: Path, n_kept: int, place: int
+) -> None:
+    left = write(tmp_path, 1, LEFT)
+    left_by = infer_revert(Storage(), left, write(tmp_path, 0, [*TURN[:n_kept], user("other")]))
+    cut_by = infer_revert(Storage(), left, write(tmp_path, 0, TURN[:n_kept]))
+    write(tmp_path, 0, LEFT)
+    session = Session(tmp_path, Path("/w"))
+    await session.open()
+    names = [point.uid for point in session.context.checkpoints]
+    # A line that goes on did so after its last checkpoint; one that only ends was cut before the next one.
+    assert [left_by.uid, cut_by.uid] == names[place : place + 2]
+    await session.aclose()
+
+
 def test_an_operation_is_read_as_it_was_written() -> None:
     entry = JournalEntry(
         *("rewind", "id", 3, 40, True, 50, "why", 6, "uid", 7, "at", 8, 9, 10, 11, "text", "of"),

@@ -30,6 +30,9 @@ def facts(n: int = 0, *, size: int = 100, used: int = 20_000, **more: Any) -> St
 
 
 FAILED = done(is_error=True)
+OTHER_FAILED = CallResult(
+    Call("k", "", "Shell", '{"command": "ls"}'), ToolOutcome("x", is_error=True)
+)
 # The rule, the steps, the step at which it fires (-1: never), and the checkpoint that is its target.
 CASES: dict[str, tuple[DMailRule, Sequence[tuple[CallResult, StepFacts]], int, str]] = {
     "a large result": (
@@ -69,6 +72,18 @@ CASES: dict[str, tuple[DMailRule, Sequence[tuple[CallResult, StepFacts]], int, s
         [(FAILED, facts(0)), (FAILED, facts(1))],
         1,
         "u0",
+    ),
+    "failures of another call each time": (
+        DMailRule("r", same_call_failed=2),
+        [(FAILED, facts(0)), (OTHER_FAILED, facts(1)), (FAILED, facts(2))],
+        -1,
+        "",
+    ),
+    "failures behind those of another call": (
+        DMailRule("r", same_call_failed=2),
+        [(OTHER_FAILED, facts(0)), (FAILED, facts(1)), (FAILED, facts(2))],
+        2,
+        "u1",
     ),
     "a circle": (
         DMailRule("r", circle=True),

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_answers import Answer
@@ -951,6 +952,59 @@ async def test_a_fault_while_the_files_are_looked_at_is_told(
         told = await next_event(heard, ev.Notice)
         assert told.level == "error"
         assert "RuntimeError" in told.text
+
+
+@pytest.mark.parametrize("old_s", [0.0, 60.0])
+async def test_a_scan_that_was_made_long_before_a_command_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old_s: float
+) -> None:
+    monkeypatch.setattr("kimi_tui.soul.file_history._OLD_S", old_s)
+    scanned = asyncio.Event()
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        uid = on.soul.session.context.checkpoints[-1].uid
+        history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
+        take = history.folder.take
+
+        async def taken(*given: Any, **options: Any) -> Any:
+            found = await take(*given, **options)
+            scanned.set()
+            return found
+
+        monkeypatch.setattr(history.folder, "take", taken)
+        disk = asyncio.get_running_loop().create_future()
+        starting = asyncio.create_task(history.before_change(None, disk))
+        await scanned.wait()
+        (on.work / "theirs").write_text("by hand\n")
+        assert not history.folder.under_way
+        disk.set_result(None)
+        command = await starting
+        assert history.folder.under_way == [command]
+        (on.work / "a").write_text("by the command\n")
+        history.after_change(command, uid, f"{uid}:0")
+        await history.settled()
+        theirs = [] if old_s == 0 else ["theirs"]
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a", *theirs)]
+
+
+async def test_files_are_checked_when_the_last_of_several_tools_has_ended(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        history, folder = on.soul._conversation.files, on.soul.folder
+        first, second = [await history.before_change(None) for _ in range(2)]
+        for change, is_last in ((first, False), (second, True)):
+            folder.end(change)
+            folder.covered(change)
+            assert (folder._resting is not None) is is_last
+        # A tool stops the check that waits, and one that ends before files are followed leaves nothing to wait for.
+        assert folder._resting is not None
+        third = await history.before_change(None)
+        assert folder._resting.cancelled()
+        folder.first_scan = None
+        history.after_change(third, "", "none:0")
+        assert not folder._unseen
 
 
 async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.context import Context, Reverted
 from kimi_tui.session.schema import is_marker
 from kimi_tui.soul import compaction
+from kimi_tui.soul.history import read_history
 from kimi_tui.soul.messages import internal_kind, summary_text
 from kimi_tui.soul.model_slot import LoopLimits
 from kimi_tui.soul.record import read_records
@@ -164,6 +165,25 @@ async def test_what_is_pinned_in_a_part_stays_on_view(tmp_path: Path) -> None:
         await on.soul.travel.redo()
         await on.reopen()
         await check(on)
+
+
+async def test_the_record_of_a_pinned_summary_that_a_dmail_carried_along_is_followed(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await pinned_turns(on)
+        on.server.script(say("PART"))
+        await on.soul.compact(start=Target(2))
+        (uid,) = [point.uid for point in on.session.context.checkpoints if point.id == 2]
+        await on.soul.marks.pin(uid, 0)
+        await on.soul.dmails.send(Target(0), "Begin otherwise.")
+        assert sent(on)[:3] == ["first", "PART", "and hurry"]
+        before = shown(await on.soul.history())
+        await on.soul.flush()
+        await on.reopen()
+        # A history that is made anew does not know in which order lines were left.
+        assert read_history(on.session).is_recorded
+        assert shown(await on.soul.history()) == before
 
 
 async def test_a_dropped_reminder_between_pinned_messages_loses_no_pin(tmp_path: Path) -> None:

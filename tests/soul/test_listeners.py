@@ -591,11 +591,15 @@ class Travels:
         files: FilesChoice = self.random.choice(["keep", "restore"])
         await agents.rewind(name, Target(self.random.choice(ids or [0])), files)
 
+    @property
+    def at_work(self) -> list[str]:
+        """The names of the sub-agents that work now."""
+        states = self.soul.agents.states if self.soul.agents else []
+        return [one.name for one in states if one.state in ("working", "asking")]
+
     async def steer_agent(self) -> None:
-        if agents := self.soul.agents:
-            names = [one.name for one in agents.states if one.state in ("working", "asking")]
-            if names:
-                agents.steer(self.random.choice(names), self.words())
+        if (agents := self.soul.agents) and (names := self.at_work):
+            agents.steer(self.random.choice(names), self.words())
 
     async def stop_agent(self) -> None:
         if self.soul.agents is not None:
@@ -680,8 +684,14 @@ class Travels:
         did = ""
         for number in range(n):
             (name,) = self.random.choices(names, weights)
-            if did == "undo" and self.random.random() < 0.4:
-                name = "redo"  # after anything else there is nothing to redo
+            for is_possible, seldom in (
+                (did == "undo", "redo"),
+                (bool(self.at_work), "steer a sub-agent"),
+                (bool(self.soul.permissions.of_session), "revoke"),
+            ):
+                # Most of the time each of these would find nothing to do.
+                if is_possible and self.random.random() < 0.3:
+                    name = seldom
             did = name
             try:
                 await operations[name][1]()

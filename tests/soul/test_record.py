@@ -256,3 +256,26 @@ async def test_a_version_that_does_not_know_the_newest_events_reads_all_others(
         told = [r for r in await on.soul.history() if not isinstance(r.event, ev.SESSION_FACTS)]
         assert [r.event for r in told] == [r.event for r in known]
         assert on.soul.session.title == "Mine"
+
+
+async def test_what_is_not_told_anything_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "GATHERED_S", 0.0)
+    wire, n_taken = Wire(), 0
+    recorder = Recorder(JsonlLog(tmp_path / "wire.jsonl"), wire)
+    take = recorder._take_all
+
+    async def counted() -> None:
+        nonlocal n_taken
+        n_taken += 1
+        await take()
+
+    monkeypatch.setattr(recorder, "_take_all", counted)
+    for n_told in range(3):
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert n_taken <= n_told
+        wire.publish(ev.TurnBegin("hi"))
+    await recorder.aclose()
+    assert len(read(JsonlLog(tmp_path / "wire.jsonl"))) == 3

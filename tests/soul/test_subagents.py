@@ -366,6 +366,37 @@ async def test_an_undo_works_where_its_conversation_is_gone(tmp_path: Path) -> N
         assert on.soul.agents.state("explore-1").state == "done"
 
 
+async def test_one_that_goes_on_is_stopped_and_every_call_of_its_step_has_a_result(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(
+            calls([agent("Write"), agent("Write more"), ("Glob", {"pattern": "*"})]),
+            call("WriteFile", {"path": "b.txt", "content": "1\n"}),
+            say("written"),
+            call("WriteFile", {"path": "c.txt", "content": "1\n"}),
+            say("more written"),
+            say("done"),
+        )
+        await on.soul.run("go")
+        agents = on.soul.agents
+        assert agents is not None
+        await agents.rewind("general-1", Target(1), "restore")
+        n_sent = len(on.server.requests)
+        on.server.script(gate(0, say("never")))
+        turn = asyncio.create_task(until_end(on.soul.resume()))
+        await on.server.received(n_sent + 1)
+        await on.soul.interrupt()
+        await turn
+        assert agents.state("general-1").state == "stopped"
+        await on.session.sync()
+        (asked,) = [record for record in on.file() if record.get("tool_calls")]
+        told = {r["tool_call_id"]: str(r["content"]) for r in on.file() if r["role"] == "tool"}
+        assert list(told) == [one["id"] for one in asked["tool_calls"]]
+        assert "stopped this call" in told[asked["tool_calls"][0]["id"]]
+
+
 async def test_the_others_of_its_step_go_along(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -409,6 +440,15 @@ async def test_the_others_of_its_step_go_along(
             True
         ] * 2
         assert len(agents.states) == 5
+        await on.soul.travel.undo()
+        assert {one.name: one.key for one in agents.states if one.name in keys} == keys
+        # One that wrote before it goes along, too: its files are still there.
+        await agents.rewind("general-2", Target(1), "restore")
+        uid = agents.state("general-2").uid
+        now = {one.name: one.key for one in agents.states}
+        assert {name for name in keys if now[name].startswith(uid)} == {
+            *("explore-1", "general-1", "general-2", "explore-2")
+        }
         await on.soul.travel.undo()
         assert {one.name: one.key for one in agents.states if one.name in keys} == keys
         # The conversations of the others were never changed, so there is nothing to undo in them.

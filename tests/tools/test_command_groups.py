@@ -230,6 +230,8 @@ def test_a_group_is_of_one_program_in_one_folder(tmp_path: Path) -> None:
         "exec sleep 60",
         "kill -9 $$",
         """echo '{"Type":"File","Stmts":[{"Cmd":{"Type":"CallExpr","Args":[{"Parts":[{"Type":"Lit","Value":"id"}]}]}}]}' """,
+        # A kind of part that a later version may have between quotes, with the same members as a literal.
+        """echo '{"Type":"File","Stmts":[{"Cmd":{"Type":"CallExpr","Args":[{"Parts":[{"Type":"DblQuoted","Parts":[{"Type":"Run","Value":"ls"}]}]},{"Parts":[{"Type":"Lit","Value":"-l"}]}]}}]}' """,
     ],
 )
 def test_without_a_second_reader_who_agrees_every_command_asks(

@@ -281,6 +281,12 @@ async def test_own_writes_and_mere_touches_are_no_foreign_changes(bench: Bench) 
     assert not (await bench.run("WriteFile", path="new", content="y\n")).is_error
 
 
+async def test_a_line_without_an_end_gets_line_feeds(bench: Bench) -> None:
+    path = bench.write("a", "one")
+    await bench.run("StrReplaceFile", path="a", edit={"old": "one", "new": "one\ntwo\n"})
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
 async def test_a_change_while_the_question_stands_is_refused(bench: Bench) -> None:
     path = bench.write("a", "one\n")
     bench.approver.before_yes = lambda: path.write_text("mine\n")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -218,6 +219,19 @@ async def test_one_that_does_not_answer_is_replaced_and_no_command_runs_twice(
     assert (await ended("cat log", tmp_path)).output.text == "ran\n"
     assert own.pid != stopped
     await until_dead(stopped)
+
+
+def test_an_answer_without_a_process_is_none(own: prepared.PreparedProcess) -> None:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, its, open(os.devnull) as held:
+        for answer in (b"-1", b"7"):
+            its.send(answer)
+            assert own._answer(ours, b"C", ()) is None
+            assert its.recv(10) == b"C"
+        socket.send_fds(its, [b"7"], [held.fileno()])
+        forked = own._answer(ours, b"C", ())
+        assert forked is not None
+        assert (forked.pid, forked.poll()) == (7, 0)
 
 
 async def test_where_none_can_be_started_commands_run_without(

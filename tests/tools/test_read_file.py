@@ -51,6 +51,44 @@ async def test_a_file_with_another_name_is_asked_for(bench: Bench, tmp_path: Pat
         await bench.run("ReadFile", path="notes.txt")
 
 
+async def test_a_sub_agents_version_of_a_file_is_read_without_asking_where_the_conversation_went(
+    bench: Bench, tmp_path: Path
+) -> None:
+    own, other = (
+        tmp_path / home / "sessions" / "bucket" / name / RESULTS_NAME
+        for home, name in (("home", "fork"), ("former/home", "session"))
+    )
+    version = own / "general-101" / "src" / "f1.py"
+    version.parent.mkdir(parents=True)
+    version.write_text("its version\n")
+    env = replace(bench.env, results=own)
+
+    async def read(path: Path) -> str:
+        text = json.dumps({"path": str(path)})
+        return (await bench.tools.run("ReadFile", text, env)).output
+
+    # The second path is that of the session with which a copy began, in a data folder that has moved.
+    for path in (version, other / "general-101" / "src" / "f1.py"):
+        assert "its version" in await read(path)
+    assert not bench.approver.asks
+    # Links, secrets and paths elsewhere are asked about.
+    secret, link = tmp_path / "secret", own / "general-101" / "link"
+    secret.write_text("key\n")
+    link.symlink_to(secret)
+    (own / "general-101" / ".env").write_text("KEY=1\n")
+    elsewhere = tmp_path / "other" / RESULTS_NAME / "general-101" / "src" / "f1.py"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text("of the user\n")
+    for path, words in (
+        (link, "key"),
+        (own / "general-101" / ".env", "KEY"),
+        (elsewhere, "of the user"),
+    ):
+        assert words in await read(path)
+        assert len(bench.approver.asks) == 1
+        bench.approver.asks.clear()
+
+
 async def test_a_long_result_is_found_by_its_name_in_the_session_that_has_it(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -123,6 +161,9 @@ async def test_a_part_says_how_to_go_on(bench: Bench) -> None:
     assert outcome.brief == "lines 10–12"
     outcome = await bench.run("ReadFile", path="a.txt", line_offset=49)
     assert outcome.message == "Lines 49 to 50 of 50."
+    # Models that count from 0 mean the first line.
+    outcome = await bench.run("ReadFile", path="a.txt", line_offset=0, n_lines=1)
+    assert outcome.output == numbered(1, "line 1")
 
 
 async def test_the_end_by_a_negative_offset(bench: Bench) -> None:
@@ -332,6 +373,16 @@ async def test_outside_the_work_folder_asks(bench: Bench, tmp_path: Path) -> Non
     bench.approver.refuse = ""
     with pytest.raises(ToolRejected):
         await bench.run("ReadFile", path="link")
+
+
+async def test_a_file_that_vanishes_while_the_question_stands_is_missing(
+    bench: Bench, tmp_path: Path
+) -> None:
+    outside = tmp_path / "a.txt"
+    outside.write_text("far\n")
+    bench.approver.before_yes = outside.unlink
+    outcome = await bench.run("ReadFile", path=str(outside))
+    assert (outcome.is_error, outcome.brief) == (True, "no such file")
 
 
 async def test_the_neighbour_with_a_longer_name_is_outside(bench: Bench) -> None:

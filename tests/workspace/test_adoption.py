@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,21 @@ class Scene:
     def now(self) -> dict[str, str]:
         """The files of the work folder."""
         return {path.name: path.read_text() for path in self.work.iterdir()}
+
+
+def copy_with(scene: Scene, *steps: Callable[[Path], object]) -> Path:
+    """Let a copy take these steps in the work folder, and bring that back; return the folder of its snapshots."""
+    copy, kept = scene.top / "copy" / "files", scene.top / "kept"
+    shutil.copytree(scene.files, copy)
+    shutil.copytree(scene.work, kept)
+    tracker = scene.tracked(copy)
+    for step in steps:
+        step(scene.work)
+        tracker.take_snapshot("agent")
+    tracker.close()
+    shutil.rmtree(scene.work)
+    kept.rename(scene.work)
+    return copy
 
 
 def renamed(copy: Path) -> None:
@@ -167,6 +183,153 @@ def test_the_differences_of_several_copies_are_applied_in_order_and_conflicts_to
     assert scene.now()["b"] == "b by the user\n"
     assert scene.now()["d"] == "d by the user\n"
     assert "c" not in scene.now()
+
+
+@pytest.mark.parametrize("keeps_folder", [True, False])
+def test_a_folder_whose_last_file_a_copy_deleted_is_there_only_if_the_copy_kept_it(
+    scene: Scene, keeps_folder: bool
+) -> None:
+    folder, copy = scene.work / "folder", scene.top / "copy" / "files"
+    folder.mkdir()
+    (folder / "last").write_text("last\n")
+    scene.tracker.take_snapshot("agent")
+    assert scene.tracker.log.last is not None
+    since = scene.tracker.log.last.id
+    shutil.copytree(scene.files, copy)
+    theirs = scene.tracked(copy)
+    theirs.mark("begun")
+    (folder / "last").unlink()
+    if not keeps_folder:
+        folder.rmdir()
+    theirs.take_snapshot("agent")
+    theirs.close()
+    folder.mkdir(exist_ok=True)
+    (folder / "last").write_text("last\n")
+    brought = scene.tracker.apply_difference(copy, since, "other", "general-1")
+    assert brought.deleted == ("folder/last",)
+    assert folder.exists() is keeps_folder
+    assert not (folder / "last").exists()
+
+
+def test_what_a_copy_changed_and_changed_back_is_neither_brought_nor_a_conflict(
+    scene: Scene,
+) -> None:
+    def change(work: Path) -> None:
+        for name in "ab":
+            (work / name).write_text(f"{name} by the copy\n")
+        (work / "c").unlink()
+        (work / "d").write_text("d by the copy\n")
+        (work / "made/inside").mkdir(parents=True)
+        (work / "new").write_text("new\n")
+
+    def change_back(work: Path) -> None:
+        (work / "a").write_text("a by the agent\n")
+        for name in "bc":
+            (work / name).write_text(f"{name} at first\n")
+        shutil.rmtree(work / "made")
+        (work / "new").unlink()
+
+    copy = copy_with(scene, change, change_back)
+    (scene.work / "b").write_text("b by the user\n")
+    brought = scene.tracker.apply_difference(copy, scene.since, "other", "general-1")
+    assert brought == Brought(restored=("d",))
+    assert scene.now()["b"] == "b by the user\n"
+
+
+def test_what_no_snapshot_of_a_copy_holds_stays_as_it_is_in_the_work_folder(scene: Scene) -> None:
+    def change(work: Path) -> None:
+        (work / "b").unlink()
+        os.mkfifo(work / "b")
+        (work / ".env").write_text("KEY=copy\n")
+        (work / "own").mkdir()
+        (work / "own/.env").write_text("KEY=copy\n")
+        (work / "c").write_text("c by the copy\n")
+
+    (scene.work / ".env").write_text("KEY=ours\n")
+    copy = copy_with(scene, change)
+    brought = scene.tracker.apply_difference(copy, scene.since, "other", "general-1")
+    assert brought == Brought(restored=("c",))
+    assert scene.now() == {
+        ".env": "KEY=ours\n",
+        "a": "a by the agent\n",
+        "b": "b at first\n",
+        "c": "c by the copy\n",
+        "d": "d at first\n",
+        "e": "e at first\n",
+    }
+
+
+def test_an_empty_folder_of_a_copy_is_made_where_there_is_none(scene: Scene) -> None:
+    def change(work: Path) -> None:
+        for name in ("new", "taken", "full"):
+            (work / name).mkdir()
+        (work / "gone").rmdir()
+        (work / "again").rmdir()
+
+    def make_again(work: Path) -> None:
+        (work / "again").mkdir()
+
+    (scene.work / "gone").mkdir()
+    (scene.work / "again").mkdir()
+    scene.tracker.take_snapshot("other")
+    since = scene.tracker.log.last.id if scene.tracker.log.last else ""
+    copy = copy_with(scene, change, make_again)
+    (scene.work / "again").rmdir()
+    (scene.work / "taken").write_text("a file of the user\n")
+    (scene.work / "full").mkdir()
+    (scene.work / "full/file").write_text("by the user\n")
+    brought = scene.tracker.apply_difference(copy, since, "other", "general-1")
+    assert brought == Brought(restored=("new",))
+    assert (scene.work / "new").is_dir()
+    assert (scene.work / "taken").read_text() == "a file of the user\n"
+    assert (scene.work / "gone").is_dir()
+    assert not (scene.work / "again").exists()
+
+
+def test_changes_of_others_before_the_first_difference_are_still_told_from_the_agents(
+    tmp_path: Path,
+) -> None:
+    work, files, copy = (tmp_path / name for name in ("work", "files", "copy"))
+    work.mkdir()
+    (work / "a").write_text("a at first\n")
+
+    def tracked(folder: Path) -> Tracker:
+        tracker = Tracker(work, folder, Limits(), SnapshotScope())
+        assert tracker.first_scan()
+        return tracker
+
+    tracker = tracked(files)
+    tracker.mark("main-0")
+    assert tracker.log.last is not None
+    since = tracker.log.last.id
+    shutil.copytree(files, copy)
+    theirs = tracked(copy)
+    theirs.mark("begun")
+    (work / "b").write_text("b by the agent\n")
+    theirs.take_snapshot("agent")
+    theirs.close()
+    (work / "b").unlink()
+    (work / "c").write_text("c by the agent\n")
+    tracker.take_snapshot("agent")
+    (work / "a").write_text("a by the user\n")
+    tracker.take_snapshot("other")
+    tracker.apply_difference(copy, since, "other", "general-1")
+    plan = {one.path: one.change for one in tracker.plan("main-0").changes}
+    assert plan == {"a": "conflict", "b": "delete", "c": "delete"}
+
+
+def test_an_empty_folder_that_a_copy_made_is_made(scene: Scene) -> None:
+    copy, made = scene.top / "copy" / "files", scene.work / "made" / "inner"
+    shutil.copytree(scene.files, copy)
+    theirs = scene.tracked(copy)
+    theirs.mark("begun")
+    made.mkdir(parents=True)
+    theirs.take_snapshot("agent")
+    theirs.close()
+    shutil.rmtree(made.parent)
+    brought = scene.tracker.apply_difference(copy, scene.since, "other", "general-1")
+    assert brought.restored == ("made/inner",)
+    assert made.is_dir()
 
 
 def test_the_steps_of_a_copy_are_restored_as_if_it_had_worked_in_the_folder(scene: Scene) -> None:

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from kimi_tui.workspace import scan, tracker
 from kimi_tui.workspace.file_table import (
     FileRow,
     FileRows,
+    Folder,
     Layered,
     ManifestTable,
     Stamp,
@@ -30,6 +32,7 @@ from kimi_tui.workspace.file_table import (
     write_table,
 )
 from kimi_tui.workspace.manifest import Limits, ManifestEntry
+from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.store import disk_usage
 from kimi_tui.workspace.tracker import SnapshotScope, Tracker, stored_snapshots
 from kimi_tui.workspace.tree_watch import HeldFiles
@@ -54,6 +57,21 @@ def test_a_table_comes_back_from_the_disk(tmp_path: Path) -> None:
     assert {path: one.folders for path, one in read.items()} == {
         path: one.folders for path, one in folders.items()
     }
+
+
+@pytest.mark.parametrize("root", [None, 7, "x", {"a": 1}, [7], [[7], "7"]])
+def test_stamps_of_a_table_without_its_folder_do_not_count(tmp_path: Path, root: object) -> None:
+    log = SnapshotLog(tmp_path / "snapshots.jsonl")
+    log.begin("/work")
+    stamp = Stamp(1, 2, 3, 4, 5)
+    folders = {"": Folder(rows=FileRows.of({"a": FileRow(FILE, stamp)}))}
+    snapshot = log.add({"a": FILE}, by="agent", at=1.0)
+    write_table(
+        tmp_path / "latest.table", folders, {"after": snapshot.id, "root": root}, sync=False
+    )
+    again = SnapshotLog(tmp_path / "snapshots.jsonl")
+    assert dict(again.latest) == {"a": FILE}
+    assert not any(stamp for _, stamp in again.folders((7, 8))[""].rows.stamps())
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../b", ".git/config", "d/.GIT/x", "x\0y"])
@@ -97,6 +115,19 @@ def test_an_odd_table_with_a_right_checksum_is_refused(tmp_path: Path, facts: by
     path.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
     with pytest.raises(ValueError, match="the list of files is damaged"):
         read_table(path)
+
+
+def test_a_table_that_claims_more_than_it_has_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "t.table"
+    content = b"KTTREE1\n" + (0xFFFF_FFFF).to_bytes(4, "little") + b"{}"
+    path.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="the list of files is damaged"):
+            read_table(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
@@ -382,6 +413,9 @@ def test_a_file_that_did_not_fit_is_named_and_kept_when_there_is_room(
     uid = place.begin()
     assert "limit" in place.tracker.full
     assert place.tracker.plan(uid).not_covered
+    (place.root / "big too").write_text(os.urandom(3000).hex())
+    assert any("limit" in remark for remark in place.tracker.plan(uid).remarks)
+    (place.root / "big too").unlink()
     place.tracker.close()
     place.limits = Limits()
     place.tracker = place.started()

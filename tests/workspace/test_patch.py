@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kimi_tui.workspace import patch
 from kimi_tui.workspace.manifest import ManifestEntry
 from kimi_tui.workspace.patch import find_pairs, patch_file, quoted, similarity, with_renames
 
@@ -23,6 +24,7 @@ class Two:
 
     def __init__(self, before: Files, after: Files) -> None:
         self._contents: dict[str, bytes] = {}
+        self.was_read: list[str] = []
         self.before, self.after = self._manifest(before), self._manifest(after)
 
     def _manifest(self, files: Files) -> dict[str, ManifestEntry]:
@@ -37,8 +39,17 @@ class Two:
     def patch(self) -> bytes:
         pairs, left = find_pairs(self.before, self.after, {*self.before, *self.after})
         assert not left
-        read = lambda entry: self._contents[entry.blob]  # noqa: E731
-        return b"".join(patch_file(one, read).text for one in with_renames(pairs, read))
+        return b"".join(patch_file(one, self.read).text for one in with_renames(pairs, self.read))
+
+    def read(self, entry: ManifestEntry) -> bytes:
+        self.was_read.append(entry.blob)
+        return self._contents[entry.blob]
+
+    def renames(self) -> dict[str, str]:
+        """The new paths of the files that were renamed, by their old ones."""
+        pairs, _ = find_pairs(self.before, self.after, {*self.before, *self.after})
+        found = with_renames(pairs, self.read)
+        return {one.old_path: one.path for one in found if one.status == "renamed"}
 
 
 def put(folder: Path, files: Files) -> None:
@@ -171,6 +182,52 @@ def test_a_file_with_few_equal_lines_is_not_renamed() -> None:
     assert similarity(LINES, EDITED) > 0.9
     two = Two({"a": ("f", LINES)}, {"b": ("f", LINES[:40] + b"other\n" * 50)})
     assert b"rename" not in two.patch()
+
+
+def test_a_file_that_kept_exactly_half_of_its_bytes_is_renamed_as_in_git(tmp_path: Path) -> None:
+    before: Files = {"a": ("f", LINES), "x/b": ("f", b"kept\n" * 20 + b"gone\n" * 20)}
+    after: Files = {"c": ("f", LINES * 2), "x/d": ("f", b"kept\n" * 20 + b"came\n" * 20)}
+    put(tmp_path, before)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "x")
+    git(tmp_path, "rm", "-rq", ".")
+    put(tmp_path, after)
+    git(tmp_path, "add", "-A")
+    theirs = git(tmp_path, "diff", "--cached", "--name-status", "-M", "HEAD").split(b"\n")
+    assert [one.split(b"\t")[0] for one in theirs if one] == [b"R050", b"R050"]
+    assert Two(before, after).renames() == {"a": "c", "x/b": "x/d"}
+
+
+def test_a_file_is_renamed_once_and_to_the_path_that_is_most_like_it() -> None:
+    near, far = b"1\n" + EDITED, EDITED[: len(EDITED) * 3 // 4]
+    assert Two({"a": ("f", LINES)}, {"b": ("f", far), "c": ("f", near)}).renames() == {"a": "c"}
+    assert Two({"b": ("f", far), "c": ("f", near)}, {"a": ("f", LINES)}).renames() == {"c": "a"}
+
+
+def test_links_and_empty_files_are_not_renamed_by_likeness() -> None:
+    one, other = b"a/long/way/down/to/here", b"a/long/way/down/to/there"
+    for old, new in ("ll", "lf", "fl"):
+        assert not Two({"a": (old, LINES)}, {"b": (new, EDITED)}).renames()
+    assert Two({"a": ("l", one)}, {"b": ("l", one), "c": ("l", other)}).renames() == {"a": "b"}
+    assert not Two({"a": ("f", b"")}, {"b": ("f", b"")}).renames()
+
+
+def test_only_the_contents_of_files_of_a_like_size_are_read_and_each_once() -> None:
+    short, more = ("f", LINES[: len(LINES) // 3]), ("f", EDITED + b"more\n")
+    two = Two({"a": ("f", LINES), "short": short}, {"b": ("f", EDITED), "c": more})
+    assert two.renames() == {"a": "b"}
+    read = {two.before["a"].blob, two.after["b"].blob, two.after["c"].blob}
+    assert sorted(two.was_read) == sorted(read)
+
+
+def test_beyond_a_number_of_pairs_no_contents_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch, "_MOST_PAIRS", 2)
+    after: Files = {"b": ("f", EDITED), "c": ("f", b"x" + EDITED)}
+    assert Two({"a": ("f", LINES)}, after).renames() == {"a": "b"}
+    two = Two({"a": ("f", LINES)}, {**after, "d": ("f", b"y" + EDITED)})
+    assert not two.renames()
+    assert not two.was_read
 
 
 texts = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"a", b"\0"]), max_size=12).map(

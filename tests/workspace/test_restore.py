@@ -21,6 +21,7 @@ from kimi_tui.workspace import restore, scan, store, tracker
 from kimi_tui.workspace.ignore import IgnoreStack
 from kimi_tui.workspace.manifest import Limits, ManifestEntry
 from kimi_tui.workspace.snapshots import SnapshotLog, parse_path
+from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
 
 @pytest.fixture
@@ -276,6 +277,22 @@ def test_an_empty_folder_that_was_there_stays(place: Place) -> None:
     assert sorted(path.name for path in place.root.iterdir()) == ["logs", "made"]
     assert place.files() == {"made/before": "x"}
     assert not (place.root / "made/sub").exists()
+
+
+def test_an_undo_keeps_the_folder_that_was_empty_before_the_rewind(place: Place) -> None:
+    place.other(("stays/deep/a", "x"), ("goes/deep/b", "x"))
+    start = place.begin()
+    place.agent(("stays/deep/a", None), ("goes/deep/b", None))
+    shutil.rmtree(place.root / "goes")
+    place.tracker.take_snapshot("agent")
+    place.go_to(start)
+    assert place.files() == {"stays/deep/a": "x", "goes/deep/b": "x"}
+    place.undo()
+    assert place.files() == {}
+    assert [one.relative_to(place.root).as_posix() for one in sorted(place.root.rglob("*"))] == [
+        "stays",
+        "stays/deep",
+    ]
 
 
 def test_links_are_restored_as_links_and_never_followed(place: Place, tmp_path: Path) -> None:
@@ -654,3 +671,87 @@ def test_what_was_left_out_and_is_seen_now_is_not_called_gone(place: Place) -> N
     changes = place.tracker.plan(start).changes
     assert not [one for one in changes if one.reason.startswith("gone")]
     assert "empty" not in {one.path for one in changes}
+
+
+def test_the_plan_of_an_undo_sees_what_others_changed_since_and_names_lost_snapshots(
+    place: Place,
+) -> None:
+    place.other(("a", "1"), ("b", "1"))
+    start = place.begin()
+    place.agent(("a", "2"), ("b", "2"))
+    place.go_to(start)
+    assert place.last is not None
+    intent = place.last.intent
+    place.other(("a", "by the user"))
+    plan = place.tracker.plan_back(intent.before, intent.after, intent.paths)
+    assert {one.path: one.change for one in plan.changes} == {"a": "conflict", "b": "restore"}
+    for before, after in (("no", intent.after), (intent.before, "no")):
+        plan = place.tracker.plan_back(before, after, intent.paths)
+        assert (plan.changes, plan.reason) == ((), "The file snapshots of that time were deleted.")
+
+
+def test_a_point_is_found_by_its_own_name_and_by_its_former_one(place: Place) -> None:
+    place.other(("a", "1"))
+    former = place.begin()
+    place.agent(("a", "2"))
+    point = place.mark()
+    place.agent(("a", "3"))
+    assert place.tracker.plan(point, former) == place.tracker.plan(former)
+    assert place.tracker.plan(point, "unknown") == place.tracker.plan(point)
+    assert place.tracker.plan("unknown", former) == place.tracker.plan(former)
+    assert place.tracker.plan(point) != place.tracker.plan(former)
+    assert place.tracker.plan("unknown", "unknown").reason
+
+
+def test_before_its_first_scan_a_tracker_has_nothing_to_check(place: Place) -> None:
+    place.tracker.begin_check()
+    assert not place.tracker.check(1.0)
+    assert not place.tracker.has_suspects
+    assert place.tracker.following == tracker.Following()
+    place.tracker.close()
+
+
+def test_stamps_are_stored_at_the_end_where_a_step_came_since_and_every_file_was_seen(
+    place: Place,
+) -> None:
+    stored = place.top / "files/latest.table"
+    place.other(("a", "1"), ("b", "1"))
+    place.begin()
+    at_first = stored.stat().st_ino
+    place.tracker.close()
+    assert stored.stat().st_ino == at_first
+    place.tracker = place.started()
+    assert place.tracker.first_scan()
+    place.agent(("a", "2"))
+    before = stored.stat().st_ino
+    place.tracker.close()
+    assert stored.stat().st_ino != before
+    # A scan that was cancelled has seen only a part of the files.
+    whole = stored.stat().st_ino
+    cut_short = Tracker(
+        place.root, place.top / "files", Limits(), SnapshotScope(), cancelled=lambda: True
+    )
+    assert not cut_short.first_scan()
+    cut_short.close()
+    assert stored.stat().st_ino == whole
+
+
+def test_the_end_of_a_tracker_syncs_its_last_step_and_ends_its_watch(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = os.listdir("/proc/self/fd")
+    place.other(("a", "1"))
+    place.begin()
+    place.write("a", "2")
+    assert place.tracker.take_snapshot("agent", later=True)
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    place.tracker.close()
+    assert any(name.startswith("snapshots") for name in synced)
+    assert len(os.listdir("/proc/self/fd")) == len(handles)

@@ -156,6 +156,27 @@ def test_a_refused_snapshot_takes_no_earlier_one_with_it(tmp_path: Path, disk: D
     assert [one.id for one in SnapshotLog(path).snapshots] == [made.id]
 
 
+def test_a_log_that_cannot_be_opened_at_the_start_is_kept_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SnapshotLog(tmp_path / "snapshots.jsonl")
+    log.begin("/work")
+    first = log.add({}, by="agent", at=1.0)
+    path, opened = tmp_path / "snapshots-2.jsonl", os.open
+    log = SnapshotLog(tmp_path / "snapshots.jsonl")
+    with monkeypatch.context() as patch:
+
+        def refuse(name: str | Path, *args: int, **more: int | None) -> int:
+            if Path(name).name == path.name:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return opened(name, *args, **more)
+
+        patch.setattr(os, "open", refuse)
+        log.begin("/work")
+    second = log.add({}, by="agent", at=2.0)
+    assert [one.id for one in SnapshotLog(path).snapshots] == [first.id, second.id]
+
+
 def test_who_syncs_waits_for_a_sync_that_runs(tmp_path: Path, disk: Disk) -> None:
     log = SnapshotLog(tmp_path / "snapshots.jsonl")
     log.begin("/work")

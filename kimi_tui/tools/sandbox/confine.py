@@ -131,6 +131,7 @@ _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _FSOPEN, _FSCONFIG, _FSMOUNT, _CLOEXEC_MOUNT = 430, 431, 432, 1
 _SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
 _LOCK_EX, _LOCK_NB = 2, 4
+_SET_LEASE, _READ_LEASE = 1024, 0
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x20000,
@@ -349,9 +350,10 @@ class Covers:
         links: hidden paths that are links, over which nothing lies, with their targets.
         n_gone: the number of what may be there for a later command: shown files and folders that did not exist, and layers over
             caches for which there was no room.
+        lock: the descriptor of the lock of the layer that it writes to; -1 for none.
     """
 
-    __slots__ = ("links", "missing", "n_gone", "places", "shown")
+    __slots__ = ("links", "lock", "missing", "n_gone", "places", "shown")
 
     def __init__(self) -> None:
         self.places: list[str] = []
@@ -359,6 +361,7 @@ class Covers:
         self.missing: list[str] = []
         self.links: dict[str, str] = {}
         self.n_gone = 0
+        self.lock = -1
 
 
 def fork_first(online: bool) -> tuple[int, bool]:
@@ -465,13 +468,14 @@ class Standing:
         listed: a descriptor of the kernel's list of sockets outside.
         seen: the sockets that were found before it was set up.
         covers: what was mounted.
+        lease: the descriptor of the lease on its layer (`_lease`); -1 for none.
 
     Raises:
         OSError: the table of mounts cannot be read, or something changed since the mounts were made.
     """
 
-    def __init__(self, listed: int, seen: "Sockets", covers: "Covers") -> None:
-        self._listed, self._covers = listed, covers
+    def __init__(self, listed: int, seen: "Sockets", covers: "Covers", lease: int = -1) -> None:
+        self._listed, self._covers, self._lease = listed, covers, lease
         # One that was gone before it was covered, and comes back, is a new one.
         there = filter(os.path.lexists, seen.of_services)
         self._bound, self._of_services = seen.bound, frozenset(there)
@@ -506,9 +510,13 @@ class Standing:
         return _whole(self._table) == self._mounts and os.stat("/").st_mtime_ns == self._top
 
     def close(self) -> None:
-        """Close the descriptors."""
+        """Close the descriptors. From now on the process keeps its layer, whoever wants it."""
         os.close(self._listed)
         os.close(self._table)
+        if self._lease >= 0:
+            # No signal comes any more once the lease is gone.
+            os.close(self._lease)
+            signal.signal(signal.SIGIO, signal.SIG_DFL)
 
 
 def _target(link: str) -> str:
@@ -546,7 +554,8 @@ def _whole(descriptor: int) -> bytes:
 def set_up_ahead(
     words: list[str], sockets_from: int, ids: "tuple[int, int] | None"
 ) -> "tuple[Held, Standing]":
-    """Confine a process that `fork_first` made completely, for a command that is not known yet.
+    """Confine a process that `fork_first` made completely, for a command that is not known yet. It ends as soon as another program
+    wants its layer of caches.
 
     Args:
         words, ids: as for `set_up_first`.
@@ -557,8 +566,11 @@ def set_up_ahead(
     """
     seen = Sockets(sockets_from)
     held = set_up_first(words, seen, ids)
+    covers = held.covers or Covers()
+    # A confined process can take no lease.
+    lease = _lease(covers.lock)
     confine_command(held)
-    return held, Standing(sockets_from, seen, held.covers or Covers())
+    return held, Standing(sockets_from, seen, covers, lease)
 
 
 def confine_command(held: "Held") -> None:
@@ -596,18 +608,7 @@ def confine_reader(readable: "Sequence[str]") -> None:
     except OSError:
         # The filter of calls does not need Landlock.
         pass
-    machine = os.uname().machine
-    if machine not in _ARCHES:
-        return
     try:
-        # A filter that comes later cannot allow what an earlier one refuses.
-        _set_filter(
-            [
-                *((_LD, 0, 0, 4), (_JEQ, 1, 0, _ARCHES[machine]), (_RET, 0, 0, _KILL)),
-                *((_LD, 0, 0, 0), (_JEQ, 0, 1, _SOCKET[machine])),
-                *((_RET, 0, 0, _ERRNO | errno.EPERM), (_RET, 0, 0, _ALLOW)),
-            ]
-        )
         _set_filter(_filter(is_full=False, online=False, sockets=False, searches=True))
     except OSError:
         return
@@ -890,7 +891,7 @@ def _layers(
         base: the home folder.
         plain: places of folders that replace the user's; `overlaid` are places of folders that are laid over the user's. Each
             is a name and an absolute path.
-        covers: takes the number of layers for which there was no room.
+        covers: takes the number of layers for which there was no room, and the lock of the layer that is written to.
     """
     if not folder:
         return []
@@ -900,7 +901,7 @@ def _layers(
         name, _, place = word.partition("/")
         _make_folder(f"{folder}/plain/{name}", 0o700)
         laid.append((f"/{place}", _tree(f"{folder}/plain/{name}")))
-    own = _taken_layer(folder) if overlaid else ""
+    own, covers.lock = _taken_layer(folder) if overlaid else ("", -1)
     covers.n_gone += bool(overlaid and not own)
     others = [name for name in os.listdir(folder) if name.isdecimal() and name != own]
     tops = [f"{folder}/{one}/upper" for one in (own, *sorted(others, key=int))]
@@ -944,9 +945,10 @@ def _within(whole: int, home: int, below: str) -> int:
     return tree
 
 
-def _taken_layer(folder: str) -> str:
-    """Return the number of the first layer that no other command uses; empty if none is free. It is locked as long as this
-    process or a child of it without another program lives.
+def _taken_layer(folder: str) -> tuple[str, int]:
+    """Return the number of the first layer that no other command uses, empty if none is free, and the descriptor of its lock.
+
+    It is locked as long as this process or a child of it without another program lives.
     """
     for number in range(_MOST_LAYERS):
         # The file is not opened for writing: a mount with a file open for writing cannot be made read-only.
@@ -954,9 +956,39 @@ def _taken_layer(folder: str) -> str:
         lock = os.open(f"{folder}/{number}.lock", flags, 0o600)
         if _libc.flock(lock, _LOCK_EX | _LOCK_NB) == 0:
             os.utime(lock)
-            return str(number)
+            return str(number), lock
         os.close(lock)
-    return ""
+    return "", -1
+
+
+def _lease(lock: int) -> int:
+    """Have this process give up its layer and end when somebody opens the layer's lock for writing (`layers.reset`).
+
+    The kernel tells by a signal and has whoever opens the file wait until the lease is gone. Watching the file would be told of as
+    well, but the end of a watch takes the kernel 15 ms.
+
+    Returns:
+        the descriptor of the lease, which is gone when that is closed; -1 where the file system has none.
+    """
+
+    def give_up(number: int, frame: object) -> None:
+        # The layer has to be free before the lease is gone.
+        os.close(lock)
+        os._exit(127)
+
+    if lock < 0:
+        return -1
+    try:
+        lease = os.open(f"/proc/self/fd/{lock}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    # Process 1 of a namespace does not get a signal that it has no function for.
+    signal.signal(signal.SIGIO, give_up)
+    if _libc.fcntl(lease, _SET_LEASE, _READ_LEASE) < 0:
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        os.close(lease)
+        return -1
+    return lease
 
 
 def _overlay(tops: list[str], works: str, name: str, lower: int) -> int:

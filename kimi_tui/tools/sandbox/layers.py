@@ -25,6 +25,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ MOST_BYTES_IN_ALL = 8 << 30
 _LONGEST_NAME = 60
 _TRIAL_S = 10.0
 _DAY_S = 86_400
+_GIVEN_UP_S = 1.0
+"""Seconds within which another program gives up a layer that it holds for its next command."""
 
 _TOOLS = {
     ".npm/_cacache": "npm_config_cache",
@@ -439,7 +442,7 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
     n_bytes = size_of(folder)
     if not os.path.isdir(folder):
         return Reset(0, is_used=False)
-    with _unused(folder) as (free, is_used):
+    with _unused(folder, wants=True) as (free, is_used):
         for name in free:
             place = os.path.join(folder, name)
             if os.path.isdir(place):
@@ -448,9 +451,13 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
 
 
 @contextlib.contextmanager
-def _unused(folder: str) -> Generator[tuple[list[str], bool]]:
+def _unused(folder: str, *, wants: bool = False) -> Generator[tuple[list[str], bool]]:
     """Yield the names in the folder of the layers of a work folder that no command uses, locked meanwhile, and whether a
     command uses others.
+
+    Args:
+        folder: the folder.
+        wants: whether to have another program give up those that it holds for its next command.
     """
     held: list[int] = []
     free: list[str] = []
@@ -460,10 +467,9 @@ def _unused(folder: str) -> Generator[tuple[list[str], bool]]:
             number, _, ending = name.partition(".")
             if ending != "lock":
                 continue
-            lock = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            place = os.path.join(folder, name)
+            lock = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            if not _locked(lock) and not (wants and _given_up(place) and _locked(lock)):
                 os.close(lock)
                 is_used = True
                 continue
@@ -475,6 +481,32 @@ def _unused(folder: str) -> Generator[tuple[list[str], bool]]:
     finally:
         for lock in held:
             os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    """Lock the layer of a descriptor; return False if a process holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _given_up(place: str) -> bool:
+    """Ask for a layer by its lock, and wait until a process that holds it for its next command has ended; return False if one that
+    does not end keeps it. One with a command takes no notice.
+    """
+
+    def ask() -> None:
+        with contextlib.suppress(OSError):
+            # The kernel tells the process that has a lease on the file (`confine.set_up_ahead`), and waits for its end here.
+            os.close(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+
+    # A process that is stopped would be waited for for 45 seconds.
+    asking = threading.Thread(target=ask, name="layer", daemon=True)
+    asking.start()
+    asking.join(_GIVEN_UP_S)
+    return not asking.is_alive()
 
 
 def size_of(folder: str) -> int:

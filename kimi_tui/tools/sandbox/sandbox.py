@@ -12,7 +12,6 @@ import os
 import select
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
-from kimi_tui.filesystem import remove_tree
+from kimi_tui.temporary_folders import TemporaryFolder
 from kimi_tui.tools.prepared import (
     SupervisedCommand,
     end_ahead,
@@ -135,8 +134,8 @@ class Sandbox:
         self.settings = settings
         self.environ = environ
         self.program = program
-        self._tmp_in = temporary or None
-        self._tmp = ""
+        self._tmp_in = temporary
+        self._tmp: TemporaryFolder | None = None
         self._memory = FolderMemory()
         self._can_layer: bool | None = None
         self._trimming = threading.Thread()
@@ -219,13 +218,12 @@ class Sandbox:
             view, policy = view.narrowed(policy)
             over = view.words()
         private = self._private_caches(policy, folder)
-        if not self._tmp or not os.path.isdir(self._tmp):
-            self._tmp = os.path.realpath(tempfile.mkdtemp(prefix="kimi-tui-", dir=self._tmp_in))
-        tmp = self._tmp if self.backend in ("landlock", "macos") else "/tmp"
+        at = self._temporary()
+        tmp = at if self.backend in ("landlock", "macos") else "/tmp"
         environ = {**child_environment(self.environ), **private.environ, "TMPDIR": tmp}
         words: tuple[str, ...] = ()
         if self.backend in ("full", "landlock"):
-            words = (*over, *_words(policy, self.backend, self._tmp), *private.words)
+            words = (*over, *_words(policy, self.backend, at), *private.words)
         elif self.backend == "bwrap":
             opened = (f"open:{path}" for _, path, _ in _bwrap_binds(policy, private.folder))
             words = (
@@ -238,10 +236,7 @@ class Sandbox:
                 *(f"is:{os.fsdecode(text)}" for _, text in policy.home.texts),
                 *(f"hide:{path}" for path in policy.hidden),
                 *(f"socket:{path}" for path in policy.sockets),
-                *(
-                    f"argument:{word}"
-                    for word in bwrap_arguments(policy, self._tmp, private.folder)
-                ),
+                *(f"argument:{word}" for word in bwrap_arguments(policy, at, private.folder)),
             )
             from kimi_tui.tools.sandbox.confine import ARGUMENTS_FD
 
@@ -249,18 +244,26 @@ class Sandbox:
             own = ["--args", str(ARGUMENTS_FD)]
             argv = [self.program, *own, "--", *_behind_bubblewrap(argv, policy)]
         else:
-            argv = [self.program, "-p", macos_profile(policy, self._tmp, private.folder), *argv]
+            argv = [self.program, "-p", macos_profile(policy, at, private.folder), *argv]
         if self.backend in ("landlock", "macos"):
-            environ |= self._with_copies(policy)
+            environ |= self._with_copies(policy, at)
         return Confined(tuple(argv), environ, words, policy)
 
-    def _with_copies(self, policy: Policy) -> dict[str, str]:
-        """Write copies of the files that are shown in part, and return the variables that make programs read these.
+    def _temporary(self) -> str:
+        """Return the folder for the temporary files of commands, which exists. Raises OSError: it cannot be made."""
+        if self._tmp is None or not os.path.isdir(self._tmp.path):
+            if self._tmp is not None:
+                self._tmp.remove()
+            self._tmp = TemporaryFolder("tmp", within=self._tmp_in)
+        return self._tmp.path
+
+    def _with_copies(self, policy: Policy, folder: str) -> dict[str, str]:
+        """Write copies of the files that are shown in part into a folder, and return the variables that make programs read these.
 
         Raises:
             OSError: there is no room for the copies.
         """
-        copies, variables = policy.home.copies(self._tmp)
+        copies, variables = policy.home.copies(folder)
         for path, text in copies.items():
             # A command may have put anything in this place.
             with contextlib.suppress(FileNotFoundError):
@@ -343,11 +346,10 @@ class Sandbox:
 
     def remove_temporary(self) -> None:
         """Remove the files that commands left in their temporary folder. Call it in a thread."""
-        tmp, self._tmp = self._tmp, ""
-        if tmp:
+        tmp, self._tmp = self._tmp, None
+        if tmp is not None:
             end_ahead()
-            with contextlib.suppress(OSError):
-                remove_tree(tmp)
+            tmp.remove()
 
 
 def _words(policy: Policy, level: str, tmp: str) -> tuple[str, ...]:
@@ -596,18 +598,19 @@ def trouble_with(sandbox: Sandbox) -> str:
     """Name the trial that a backend fails, or say why it cannot be used; empty if it passes all."""
     environ = sandbox.environ
     home = Path(os.path.realpath(home_of(environ) or "/"))
-    # A program that ends during the trial removes the folder while this thread, a daemon, still writes to it.
-    with tempfile.TemporaryDirectory(prefix="kimi-tui-trial-", ignore_cleanup_errors=True) as place:
-        top = Path(os.path.realpath(place))
+    # The end of the program does not wait for this thread, a daemon, but for what it writes.
+    with TemporaryFolder("trial", awaited=True) as place:
+        top = Path(place.path)
         work, secret = top / "work", top / "secret"
         hook = work / ".git" / "hooks" / "post-checkout"
-        for folder in (hook.parent, secret):
-            folder.mkdir(parents=True)
+        # Without the folders above them, which the end of the program may have removed.
+        for folder in (work, work / ".git", hook.parent, secret):
+            folder.mkdir()
         (secret / "key").write_text("key\n")
         outside = (top / "outside", home / top.name)
         environ = {**environ, "KIMI_TUI_HOME": str(secret)}
         # Its temporary folder is in that of the trial, which is removed also if the program ends during the trial.
-        tried = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program, place)
+        tried = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program, place.path)
         try:
             confined = tried.confined(["/bin/sh", "-c", _TRIAL, "sh", *map(str, outside)], work)
             if trouble := _trouble(confined, work):

@@ -98,10 +98,20 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
     return fields.get(request.kind, _COMMAND)
 
 
-def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
-    """Return the answers to a request; a yes for the session or the project only if one is offered."""
+THIS_FUTURE = "this future"
+"""The name of a future that asks, where it is said what Esc or a no stops."""
+
+
+def choices(request: ApprovalRequest, stops: str = "") -> tuple[Choice, ...]:
+    """Return the answers to a request; a yes for the session or the project only if one is offered.
+
+    Args:
+        request: the request.
+        stops: what a no without a reason stops; `THIS_FUTURE`, or the turn.
+    """
     is_several = request.kind == "question" and request.multi_select
     notes = explanations(request)[0] if request.kind == "question" else {}
+    no = "No, and stop this future" if stops == THIS_FUTURE else "No, and stop the turn"
     shown = _shown_options(request) if request.kind == "question" else {}
     keys = yes_no_keys(request)
     offered = tuple(
@@ -136,7 +146,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         return (
             *offered,
             *change,
-            Choice("n", "No, and stop the turn", "no"),
+            Choice("n", no, "no"),
             Choice("e", "No, keep planning: say what is missing", "why"),
         )
     if request.kind == "dmail":
@@ -156,7 +166,7 @@ def choices(request: ApprovalRequest) -> tuple[Choice, ...]:
         Choice("y", "Yes, once", "once"),
         *session,
         *project,
-        Choice("n", "No, and stop the turn" if request.stops else "No", "no"),
+        Choice("n", no if request.stops else "No", "no"),
         Choice("e", "No, and say why", "why"),
     )
 

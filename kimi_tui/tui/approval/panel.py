@@ -298,6 +298,8 @@ BLANK_ROWS = 2
 """Blank rows: one under the question, one over the answers."""
 LOW_DETAIL = 7
 """If fewer rows than this can be read, the answers to a question are replaced by a row of their keys while one is selected."""
+BESIDE_ROWS = 8
+"""Rows that the detail leaves to what is read while the panel does not have the keyboard focus."""
 LEAST_DETAIL = 3
 """The smallest number of rows of the detail, including the line that says which of them are shown."""
 
@@ -464,6 +466,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
     """The number of waiting requests, including this one."""
     toll: reactive[Toll | None] = reactive[Toll | None](None, layout=True)
     """The rows of what a D-Mail would remove and keep, once that is known."""
+    way_back: reactive[str] = reactive("", layout=True)
+    """The key that leads back here from what is read in place of the chat; empty for the usual one."""
     hint: reactive[str] = reactive("")
     """A hint over the answers, if the question leaves that row free; empty for none."""
 
@@ -495,7 +499,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         self.request = request
         self._keys = keys
         self._passed = [key for name in PASSED for key in keys_of(name, keys)]
-        self._choices = choices(request)
+        self._choices = choices(request, stops)
         self._quiet = QuietKeyboard(time.monotonic(), last_key_at)
         self._paint = PaintWatch(self, self.restart_wait)
         self._awaited: Timer | None = None
@@ -563,12 +567,12 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             return
         if self._has_been_left:
             self.restart_wait()
-        self.refresh()
+        self.refresh(layout=True)
 
     def on_blur(self) -> None:
-        """Note that the focus is elsewhere, unless it is in the panel's field."""
+        """Note that the focus is elsewhere, unless it is in the panel's field; leave rows to what is read there."""
         self._has_been_left = self._writing is None
-        self.refresh()
+        self.refresh(layout=True)
 
     def restart_wait(self) -> None:
         """Restart the wait before an answer counts: earlier keys may have been meant for something else."""
@@ -1071,6 +1075,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         lines += beside.place
         room = width - EDGE - 3
         away = AWAY if len(AWAY) <= room else AWAY_SHORT
+        if self.way_back:
+            away = f"Press {self.way_back} to answer."
         if not self.has_focus:
             lines.append(plain(f"   {away}", "accent/b"))
         elif self._is_behind and self._prompt is not None:
@@ -1109,9 +1115,10 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             checked=self._checked,
             asker=self.asker,
         )
+        is_left = not self.has_focus and self._writing is None
         self._detail.fit(
             max(10, width - SIDES - 3),
-            height,
+            height - BESIDE_ROWS if is_left else height,
             glyphs,
             beside=beside.n_rows,
             moved_here=tuple(beside.moved),

@@ -165,6 +165,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("future.message",), "send it a message; you can also just type"),
             (("future.stop",), "stop it; its finished steps are kept"),
             (("future.page",), "show all futures side by side"),
+            (("future.answer",), "go to the question that waits, and answer it here"),
             (("future.leave",), "close this view"),
         ),
     ),
@@ -174,6 +175,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
         (
             (("future.next", "future.before"), "select the next or previous message"),
             (("future.message",), "send the future a message; you can also just type"),
+            (("future.answer",), "go to the question that waits, and answer it here"),
             (("search",), "search"),
             (("future.leave",), "go back to the future"),
         ),
@@ -185,6 +187,7 @@ PLACES: tuple[tuple[str, str, tuple[Row, ...]], ...] = (
             (("subagent.next", "subagent.before"), "select the next or previous message"),
             (("subagent.message",), "send it a message; you can also just type"),
             (("subagent.stop",), "stop only this sub-agent; the turn continues"),
+            (("subagent.answer",), "go to the question that waits, and answer it here"),
             (("chat.preview",), "preview a rewind of the sub-agent to the selected step"),
             (("timeline",), "open its timeline"),
             (("subagent.leave",), "close this view"),

@@ -11,6 +11,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -27,7 +28,7 @@ from kimi_tui.tui.frame_rows import SHORT_BELOW, roomiest
 from kimi_tui.tui.futures.form import COUNTS, FieldName, FuturesForm, estimate_rows
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
 from kimi_tui.tui.key_names import newline_keys
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen, FormField
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.row_list import PaintedRows, Words, plain
 from kimi_tui.tui.rows import Line, Span, cells
@@ -98,13 +99,15 @@ ReadImages = Callable[[Callable[[str, str], bool], Callable[..., object]], Image
 """Makes a reader of images: of what replaces a piece of text in a field, and of what says that an image cannot be read."""
 
 
-class ChoiceField(PaintedRows, can_focus=True):
+class ChoiceField(PaintedRows, FormField, can_focus=True):
     """A value that Left and Right change.
 
     Args:
         name: the field.
         at: the index of its future.
     """
+
+    LEAVES = FormField.LEAVES | {"left", "right", "space"}
 
     class Turned(Message):
         """The value is to be the next one (1) or the one before (-1)."""
@@ -176,7 +179,7 @@ class ChoiceField(PaintedRows, can_focus=True):
         self.post_message(self.Turned(self, -1 if at is not None and at.x < 2 else 1))
 
 
-class FormArea(PromptArea):
+class FormArea(PromptArea, FormField):
     """A text of the dialog. Up in its first line, and Down in its last one, lead to the next field.
 
     Args:
@@ -223,6 +226,20 @@ class FormArea(PromptArea):
             self.action_cursor_down()
         else:
             self.post_message(self.Passed(1))
+
+
+class FormScroll(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """The fields and the cost, which scroll where they need more rows than there are.
+
+    It has no keys: those of its base class would scroll where Up and Down are to lead to another field.
+    """
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the rows of the content beside the scrollbar.
+
+        The base class counts them across the gutter of the scrollbar too, so a text that breaks there once more would scroll for ever.
+        """
+        return super().get_content_height(container, viewport, width - self.scrollbar_size_vertical)
 
 
 class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | None]):
@@ -291,7 +308,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._cost = Words(widget_id="cost")
         self._status = Words(widget_id="outcome")
         self._keys = Words()
-        self._scroll = VerticalScroll(id="futures-form", can_focus=False)
+        self._scroll = FormScroll(id="futures-form")
         self._images = None if reads is None else reads(self._exchange, self._tell)
         self._computed: object = None
         """The plan for which the cost on the screen was computed; None while there is none."""
@@ -353,6 +370,11 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
     def _width(self) -> int:
         return min(92, app_of(self).size.width * 96 // 100) - FRAME_CELLS
 
+    @property
+    def scrolls(self) -> bool:
+        """Whether a part of the form is out of view."""
+        return self._scroll.max_scroll_y > 0
+
     def _name_keys(self) -> None:
         glyphs = glyphs_of(self)
         breaks = newline_keys(keymap_of(app_of(self)), extended=has_extended_keys(self))
@@ -360,7 +382,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         start: Hint = ("Enter", "start")
         change: Hint = (f"{glyphs.back}{glyphs.to}", "change")
         # Nobody should start what they could not know to be below.
-        more = (("PageDown", "scroll"),) if self._scroll.max_scroll_y > 0 else ()
+        more = (("PageDown", "scroll"),) if self.scrolls else ()
         wordings: list[tuple[Hint, ...]] = [
             (start, ("Tab", "next field"), change, *more, *line_break, ("Esc", "cancel")),
             (start, ("Tab", "next field"), change, *more, ("Esc", "cancel")),

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 GAP = 2
 WIDE_FROM = 100
 """Cells from which on facts have their whole words."""
-LEAST_NAME = 10
-"""Cells of a name below which the last facts are left out of the table."""
+USUAL_NAME, LEAST_NAME = 24, 10
+"""Cells of a name below which model and tokens are left out of the table, and below which facts to compare are."""
+_COMPARED = 5
+"""The number of facts by which futures are compared; the others are model and tokens."""
 _MOST_NAMED = 3
 """Files that a sentence names before it counts the rest."""
 
@@ -57,8 +59,10 @@ def table_rows(
     widths = [
         max((spans_width(row[at]) for row in facts), default=0) for at in range(len(facts[0]))
     ]
-    least = min(LEAST_NAME, max(map(cell_len, names)))
-    while widths and _room(width, widths) < least:
+    longest = max(map(cell_len, names))
+    while widths and _room(width, widths) < min(
+        USUAL_NAME if len(widths) > _COMPARED else LEAST_NAME, longest
+    ):
         widths.pop()
     room = max(4, _room(width, widths))
     rows: list[list[Span]] = []
@@ -140,7 +144,7 @@ def detail_rows(one: FutureChanged, width: int, rows: int, glyphs: Glyphs) -> li
         judging = "files that its check depends on" if one.check else "tests or their settings"
         room = min(2, rows - len(found))
         found += _wrapped(f"It changed {judging}: {files}", "warn", width, room, glyphs)
-    if one.check == "failed" and (last := _last_line(one.check_output)):
+    if one.check in ("failed", "not run") and (last := _last_line(one.check_output)):
         found.append([Span("Check: ", "quiet"), Span(formatting.cut(last, width - 7, glyphs.cut))])
     if one.last_words:
         found += _wrapped(one_line(one.last_words), "quiet", width, rows - len(found), glyphs)

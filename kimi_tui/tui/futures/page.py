@@ -377,7 +377,7 @@ class FuturesPage(SidesScreen[PageAnswer | None]):
         one = self.chosen
         if action in ("current", "prune") and not one.is_over:
             self.tell(f"Future {one.number} is still running.", advice="x stops it.")
-        elif action in ("current", "prune") and one.state != "done" and not one.world_line:
+        elif action == "current" and one.state != "done" and not one.world_line:
             self.tell(f"You cannot switch to future {one.number}, because it has no finished step.")
         else:
             self.dismiss(PageAnswer(action, one.key))

@@ -41,6 +41,7 @@ class FutureTranscript(BesideTranscript):
         Binding("m", "act('message')", "Send it a message", id="future.message", show=False),
         Binding("x", "act('stop')", "Stop it", id="future.stop", show=False),
         Binding("c", "act('page')", "Side by side", id="future.page", show=False),
+        Binding("r", "act('answer')", "Go to the question", id="future.answer", show=False),
         Binding("tab", "choose(1)", "Next message", id="future.next", show=False),
         Binding("shift+tab", "choose(-1)", "Previous message", id="future.before", show=False),
         Binding("escape", "act('leave')", "Back to current", id="future.leave", show=False),

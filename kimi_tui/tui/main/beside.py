@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from kimi_tui.tui.glyphs import glyphs_of
+from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.feed import Feed
 from kimi_tui.tui.main.workbench import Workbench
+from kimi_tui.tui.prompt.bar import WAY_BACK
 from kimi_tui.tui.screens import add_sheets
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class BesideViewer:
         bench.timeline_pane.close()
         self._write = write
         self.view = bench.beside = view
+        self.name_way_to_question()
         await bench.chat_pane.read(view)
         if self.view is not view:
             return  # another one was opened meanwhile
@@ -83,6 +86,7 @@ class BesideViewer:
             bench.timeline_pane.read(view.timeline)
         bench.transcript.end_search()
         bench.prompt.reading_words = f"Reading {words}"
+        bench.prompt.way_back = view.WAY_BACK or WAY_BACK
         bench.prompt.reading = -1
         self._head(words)
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, self.QUIET_S)
@@ -120,6 +124,7 @@ class BesideViewer:
             return False
         self.stop_feed()
         self.view = bench.beside = None
+        self.name_way_to_question()
         bench.screen.set_focus(None)
         bench.chat_pane.end_reading(view)
         bench.timeline_pane.end_reading()
@@ -133,6 +138,13 @@ class BesideViewer:
         elif focus:
             bench.return_to_prompt()
         return True
+
+    def name_way_to_question(self) -> None:
+        """Have the question that waits, if there is one, say which key leads to it from the agent on view."""
+        question, view = self._bench.question, self.view
+        if question is not None:
+            name = "" if view is None else view.transcript.ANSWER_KEY
+            question.way_back = key_of(name, self._bench.keys) if name else ""
 
     def news_of(self, here: SessionState, *, asks: bool) -> list[Span]:
         """Return what the current conversation does, for the banner of the agent on view.

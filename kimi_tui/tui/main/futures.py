@@ -263,7 +263,11 @@ class FuturesController:
             name = f"{key}{_SEPARATOR}{request.id}"
             waiting.add(name)
             if name not in self._answered:
-                found[name] = Asked(replace(request, id=name), self._name(key, request.agent))
+                # It is a session of its own, but the user knows it as a future. A command in the offer stands before these words.
+                begins, found_it, ends = request.session_offer.rpartition("this session")
+                offer = f"{begins}this future{ends}" if found_it else request.session_offer
+                own = replace(request, id=name, session_offer=offer)
+                found[name] = Asked(own, self._name(key, request.agent))
         self._answered &= waiting
         self._order = [one for one in self._order if one in found]
         self._order += [one for one in found if one not in self._order]

@@ -21,6 +21,7 @@ Place = Literal[
     "prompt",
     "chat",
     "timeline",
+    "future row",
     "begun",
     "filter",
     "missed",
@@ -50,6 +51,7 @@ MODES: Mapping[str, Hint] = {
 HELP_TITLES: Mapping[Place, str] = {
     "chat": "Chat",
     "timeline": "Timeline",
+    "future row": "Timeline",
     "begun": "Timeline",
     "filter": "Timeline",
     "missed": "Timeline",
@@ -71,6 +73,7 @@ _NEEDS: Mapping[str, PartName] = {
     "background": "tasks",
     "chat.pin": "model",
     "chat.preview": "travel",
+    "future.answer": "model",
     "future.message": "model",
     "future.page": "model",
     "future.stop": "model",
@@ -134,6 +137,16 @@ def hints(
             (key("timeline.leave"), "close"),
             (key("timeline.read"), "read"),
             (key("timeline.bookmark"), "bookmark"),
+            (key("timeline.undo"), "undo"),
+            (key("timeline.keys"), "keys"),
+        )
+    if place == "future row":
+        return known(
+            (arrows, "move"),
+            (key("timeline.choose"), "read it and steer it"),
+            (key("timeline.filter"), "filter"),
+            (_both("timeline.older_turn", "timeline.newer_turn", keys), "turn"),
+            (key("timeline.leave"), "close"),
             (key("timeline.undo"), "undo"),
             (key("timeline.keys"), "keys"),
         )

@@ -236,6 +236,8 @@ class MainScreen(Screen[None]):
         self._says_above = False
         """Whether rows above the prompt were ever shown."""
         self._escaped_at = 0.0
+        self._row_place = ""
+        """The part of the timeline whose keys were named last for its selected row."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
@@ -1083,7 +1085,12 @@ class MainScreen(Screen[None]):
         self.bench.start(rewind.preview(self.parts, event.target), opens=True)
 
     def on_timeline_row_highlighted(self, event: Timeline.RowHighlighted) -> None:
-        """Show in chat and gauge what a rewind to the selected row would drop and leave."""
+        """Show in chat and gauge what a rewind to the selected row would drop and leave, and the keys of that row."""
+        pane = self.bench.timeline_pane
+        if pane.place != self._row_place:
+            self._row_place = pane.place
+            pane.name_keys()
+            self.bench.update_footer()
         if self.subagents.show_prospect(event.prospect):
             return
         self.viewer.show_selected_prospect(event.prospect)
@@ -1312,6 +1319,7 @@ class MainScreen(Screen[None]):
                 stops=self._stopped_by(waiting[0]),
             )
             panel.waiting = len(requests)
+            self.beside.name_way_to_question()
             prompt.display = False
             self.mount(panel, after=prompt)
             is_own = not (waiting[0].asker or oldest.agent)
@@ -1327,8 +1335,10 @@ class MainScreen(Screen[None]):
     @staticmethod
     def _stopped_by(asked: Asked) -> str:
         """Return what Esc in the question of a request stops, in words."""
+        from kimi_tui.tui.approval.model import THIS_FUTURE
+
         if asked.asker:
-            return "this future"
+            return THIS_FUTURE
         return "this sub-agent" if asked.request.agent else "the turn"
 
     async def _preview_dmail(self, panel: ApprovalPanel) -> None:

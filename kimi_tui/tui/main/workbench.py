@@ -425,6 +425,13 @@ class Workbench:
             question = self.question
             self.screen.set_focus(self.prompt.area if question is None else question.key_target)
 
+    def focus_question(self) -> None:
+        """Focus the question that waits, from what is read in place of the chat; say so if none waits."""
+        if self.question is None:
+            self.tell("No question is waiting for your answer.")
+        else:
+            self.screen.set_focus(self.question.key_target)
+
     def return_to_prompt(self) -> None:
         """Focus the prompt; clear the timeline's selection, and close the timeline if it floats."""
         timeline = self.timeline_pane.shown

@@ -209,7 +209,7 @@ def _summary_rows(state: FilesState, width: int, room: int, glyphs: Glyphs) -> l
     counted = [one for one in state.rows if one not in foreign and one not in stays]
     what = "changed"
     if state.files.is_effect:
-        differ = "differs" if len(state.rows) == 1 else "differ"
+        differ = "differs" if len(counted) == 1 else "differ"
         what = "will change" if state.files.goes_along else differ
     said = f"  {formatting.counted(len(counted), 'file')} {what}"
     if len(named) >= room:
@@ -908,7 +908,8 @@ def _dropped_rows(state: PreviewState, width: int, room: int, glyphs: Glyphs) ->
     """Return the list of dropped messages with a heading, as much as fits."""
     dropped = state.preview.dropped
     if not dropped:
-        return PreviewRows([Row(_nothing_dropped_row(state.preview))])
+        said = formatting.wrap_words(_nothing_dropped(state.preview), width)[: max(1, room)]
+        return PreviewRows([Row([Span(line, "quiet")]) for line in said])
     made = PreviewRows([Row(_dropped_heading(state.preview, width, state.pending))])
     space = max(1, room - 1)
     made.can_scroll = len(dropped) > space
@@ -952,10 +953,11 @@ def consequence_rows(
     prices are set, the cost of the dropped model calls follows, in a row of its own if it would be cut.
     """
     if preview.is_there:
-        begins = preview.target.is_end and not preview.target.world_line
-        said = "The conversation continues from here."
-        if not begins:
-            said = "The conversation is already at this checkpoint."
+        said = "The conversation is already at this checkpoint."
+        if preview.target.world_line:
+            said = "The conversation stays as it is."
+        elif preview.target.is_end:
+            said = "The conversation continues from here."
         return [[Span(said, "quiet")]]
     counts = [(preview.steps, "step"), (preview.messages, "message")]
     if preview.turns > 1:
@@ -1102,15 +1104,17 @@ def _dropped_heading(
     return sides([Span(name, "quiet")], [Span("tokens", "quiet")], width)
 
 
-def _nothing_dropped_row(preview: RewindPreview) -> list[Span]:
-    """Return the row in place of an empty list of dropped messages."""
+def _nothing_dropped(preview: RewindPreview) -> str:
+    """Return the sentence in place of an empty list of dropped messages."""
+    if preview.target.world_line and preview.is_there:
+        return "Nothing is removed: the conversation stays as it is."
     if preview.target.world_line:
-        return [Span("Nothing is removed: the conversation continues on that world line.", "quiet")]
+        return "Nothing is removed: the conversation continues on that world line."
     if preview.messages and preview.prompt:
-        return [Span("Only your message is removed; it returns to the prompt.", "quiet")]
+        return "Only your message is removed; it returns to the prompt."
     if not preview.steps:
-        return [Span("Nothing is removed from the conversation.", "quiet")]
-    return [Span("No message is removed; only the checkpoint leaves the timeline.", "quiet")]
+        return "Nothing is removed from the conversation."
+    return "No message is removed; only the checkpoint leaves the timeline."
 
 
 def dropped_row(message: DroppedMessage, width: int, glyphs: Glyphs) -> list[Span]:

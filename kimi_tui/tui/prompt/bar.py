@@ -102,6 +102,8 @@ class PromptBar(PaintedRows):
 
     reading_words: reactive[str] = reactive("")
     """The words for what is on view, if that is no world line: `Reading future 2`."""
+    way_back: reactive[str] = reactive(WAY_BACK)
+    """The sentence about where Esc leads from there."""
     line_name: reactive[str] = reactive("")
     """The name of that line; empty for none."""
     hint: reactive[str] = reactive("")
@@ -252,7 +254,7 @@ class PromptBar(PaintedRows):
         """Return the sentence about the visible world line, in at most `width` cells; its name is shortened if it does not fit."""
         if self.reading_words:
             words = f" {self.reading_words}."
-            return words + (WAY_BACK if cell_len(words + WAY_BACK) <= width else "")
+            return words + (self.way_back if cell_len(words + self.way_back) <= width else "")
         room = width - len(f" Reading {line_words(self.reading, '-')}.") + 1
         name = self.line_name if room > 1 else ""
         wanted = min(cell_len(name), LEAST_NAME)

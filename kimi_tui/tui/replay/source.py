@@ -26,8 +26,8 @@ from kimi_tui.session.metadata import read_state
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore, read_only_copy
-from kimi_tui.soul.history import session_history
-from kimi_tui.soul.rebuilt_history import with_futures_told
+from kimi_tui.soul.history import session_history, without_deleted
+from kimi_tui.soul.rebuilt_history import with_futures_told, with_futures_visited
 from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
 from kimi_tui.soul.stored_agents import agent_states
 from kimi_tui.tool_cards import ImageBlock
@@ -74,9 +74,19 @@ def find(launch: Launch) -> Session:
     return newest
 
 
-def recorded(session: Session) -> tuple[Sequence[EventRecord], str]:
-    """Return the events and the title of a session, even of one that another process has open. Blocks."""
-    records = with_futures_told(session, read_records(session))
+def recorded(
+    session: Session, *, visits_futures: bool = False
+) -> tuple[Sequence[EventRecord], str]:
+    """Return the events and the title of a session, even of one that another process has open. Blocks.
+
+    Args:
+        session: the session.
+        visits_futures: whether the messages of futures that were never current are told as well, when each became a world line.
+    """
+    records: Sequence[EventRecord] = without_deleted(read_records(session), session)
+    if visits_futures:
+        records = with_futures_visited(session, records)
+    records = with_futures_told(session, records)
     if not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:

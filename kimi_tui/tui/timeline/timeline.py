@@ -271,15 +271,15 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
             self._settling.cancel()
             self._settling = None
         model = self.model
-        if model.rows.n_missing > _AT_ONCE and self.is_running:
-            # A long line may take longer than a key should have to wait.
+        if self._view.n_missing > _AT_ONCE and self.is_running:
+            # A long line, or what a compaction replaced, may take longer than a key should have to wait.
             self._settling = self.run_worker(partial(self._settle, model, motion), group="settle")
         else:
             self._draw(motion=motion)
 
     async def _settle(self, model: TimelineModel, motion: bool) -> None:
         with self._faults_reported():
-            await in_slices(model.settle(), _SLICE_S)
+            await in_slices(self._view.settle(), _SLICE_S)
         self._settling = None
         if model is self.model:
             self._draw(motion=motion)
@@ -482,6 +482,12 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
         """Hide the prospect, and draw the selected row without the accent."""
         self._view.shows_keys = False
         self.hide_prospect()
+
+    @property
+    def is_on_future(self) -> bool:
+        """Whether the selected row is a future that runs, which is read instead of previewed."""
+        row = self._view.selected_row() if self._view.selected is not None else None
+        return row is not None and row.future is not None
 
     def hide_prospect(self) -> None:
         """End the prospect of a rewind to the selected row."""

@@ -7,7 +7,7 @@ screen. The widget keeps the sizes up to date; the text of the lines is made in 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from textual.strip import Strip
@@ -265,6 +265,18 @@ class TimelineViewport:
         self.filtering = self.shows_keys = self.looking = False
         self._curve_made_for = ()
         self.clear()
+
+    @property
+    def n_missing(self) -> int:
+        """The number of checkpoints that the next painting has to look at beyond those on the screen."""
+        self._find_past()
+        return self.listing.model.rows.n_missing + self._past_peaks.n_missing(self._past)
+
+    def settle(self) -> Generator[None]:
+        """Compute what a painting needs of all checkpoints, as a generator that yields between small steps."""
+        yield from self.listing.model.settle()
+        self._find_past()
+        yield from self._past_peaks.settle(self._past)
 
     @property
     def sizes(self) -> tuple[object, ...]:
@@ -561,12 +573,9 @@ class TimelineViewport:
             return self._line([Span(" ", "quiet"), *self._curve_spans[y - first]])
         return self._line([])
 
-    def _update_curve(self, rows: int, width: int) -> None:
-        """Make the spans of the token curve in so many rows and cells, unless model and size are those of the last call."""
+    def _find_past(self) -> None:
+        """Find the checkpoints that compactions have replaced, and forget what is known of their figures where these have changed."""
         model = self.listing.model
-        made_for = (model.revision, width, rows, self.future, self.glyphs)
-        if self._curve_made_for == made_for:
-            return
         first = model.tree.live[0] if model.tree.live else None
         if first is not self._past_of:
             self._past_of, self._past = first, model.tree.before_now()
@@ -575,6 +584,14 @@ class TimelineViewport:
             # Figures have changed, maybe those of checkpoints before a compaction.
             self._n_cuts = model.peaks.n_cuts
             self._past_peaks.cut()
+
+    def _update_curve(self, rows: int, width: int) -> None:
+        """Make the spans of the token curve in so many rows and cells, unless model and size are those of the last call."""
+        model = self.listing.model
+        made_for = (model.revision, width, rows, self.future, self.glyphs)
+        if self._curve_made_for == made_for:
+            return
+        self._find_past()
         peaks = (self._past_peaks, model.peaks)
         self.curve = columns_of(self._past, model.tree.live, width, self.future, peaks)
         self._curve_spans = curve_spans(

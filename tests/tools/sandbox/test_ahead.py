@@ -27,6 +27,7 @@ from kimi_tui.tools.base import ApprovalQuestion
 from kimi_tui.tools.process import ProcessEnd, RunningCommand
 from kimi_tui.tools.sandbox import policy
 from kimi_tui.tools.sandbox.layers import folder_of
+from kimi_tui.tools.sandbox.layers import reset as reset_of
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
 from kimi_tui.tools.shell import Shell, ShellParams
 
@@ -587,6 +588,50 @@ async def test_caches_are_as_they_are_then_and_stay_in_one_layer(ahead: Ahead) -
     assert not (ahead.home / ".cache/pip/mine").exists()
     # What waits is no command that uses them.
     assert not ahead.sandbox.reset(ahead.work).is_used
+
+
+async def test_another_program_gets_the_layer_that_waits_for_a_command(ahead: Ahead) -> None:
+    await ahead.said("echo one > ~/.cache/pip/mine")
+    waits = ahead.pid
+    # Another program cannot end what waits here, as it does with its own.
+    reset = await asyncio.to_thread(reset_of, ahead.sandbox.environ, str(ahead.work))
+    assert not reset.is_used
+    assert reset.n_bytes > 0
+    assert await until(lambda: not alive(waits))
+    assert await ahead.said("ls ~/.cache/pip") == "entry\n"
+
+
+async def test_another_program_does_not_get_the_layer_of_a_command(ahead: Ahead) -> None:
+    await ahead.ended("true")
+    script = (
+        "echo one > ~/.cache/pip/mine; echo > begun; while ! [ -e go ]; do :; done; ls ~/.cache/pip"
+    )
+    confined = await asyncio.to_thread(ahead.made, script)
+    task = asyncio.create_task(ahead.running(confined).run())
+    try:
+        assert await until((ahead.work / "begun").exists)
+        reset = await asyncio.to_thread(reset_of, ahead.sandbox.environ, str(ahead.work))
+    finally:
+        (ahead.work / "go").touch()
+    assert ahead.used[-1]
+    assert reset.is_used
+    assert (await task).output.text == "entry\nmine\n"
+
+
+async def test_a_process_that_is_stopped_keeps_its_layer(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ahead.ended("true")
+    waits = ahead.pid
+    monkeypatch.setattr("kimi_tui.tools.sandbox.layers._GIVEN_UP_S", 0.05)
+    os.kill(waits, signal.SIGSTOP)
+    try:
+        reset = await asyncio.to_thread(reset_of, ahead.sandbox.environ, str(ahead.work))
+    finally:
+        os.kill(waits, signal.SIGCONT)
+    assert reset.is_used
+    # It gives up its layer as soon as it can.
+    assert await until(lambda: not alive(waits))
 
 
 def of_process(pid: int, name: str) -> bytes:

@@ -442,15 +442,20 @@ def test_the_setting_shows_more_and_not_what_is_secret_in_it_unless_it_is_named(
         ".aws/config",
         ".config/app/x",
         ".config/gh/hosts.yml",
+        ".cache/huggingface/token",
+        ".cache/huggingface/hub/x",
         "y",
     ):
         write(home / name)
-    readable = ("~/data", ".aws", str(home / ".config"))
+    readable = ("~/data", ".aws", str(home / ".config"), ".cache/huggingface")
     policy = policy_in(home, readable=readable)
-    for name in ("data/x", ".aws/config", ".config/app/x"):
+    for name in ("data/x", ".aws/config", ".config/app/x", ".cache/huggingface/hub/x"):
         assert not policy.hides(policy.real(str(home / name))), name
-    for name in ("data/.env", ".config/gh/hosts.yml", "y"):
+    # A name that is secret only in its folder is so too where that folder is shown.
+    for name in ("data/.env", ".config/gh/hosts.yml", ".cache/huggingface/token", "y"):
         assert policy.hides(policy.real(str(home / name))), name
+        # In a shown folder it is closed one by one; all else is not there at all.
+        assert (str(home / name) in policy.home.closed) == (name != "y")
     # All of it is as it was before there was this list: secrets are closed by name.
     policy = policy_in(home, readable=("~",))
     assert str(home) not in policy.home.emptied

@@ -1268,8 +1268,10 @@ _ENDS_IN_TRIAL = """
 import os, threading
 from contextlib import suppress
 from itertools import count
+from kimi_tui import temporary_folders
 from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxSettings, trouble_with
 
+temporary_folders._AWAITED_S = 0.05
 begun = threading.Event()
 
 def writes(_, argv, work_dir):
@@ -1300,8 +1302,10 @@ def test_a_program_that_ends_during_a_trial_says_nothing_about_its_files(tmp_pat
 _STOPS_IN_TRIAL = """
 import os, threading
 from kimi_tui.cli import _end_at_once
+from kimi_tui import temporary_folders
 from kimi_tui.tools.sandbox.sandbox import Sandbox, SandboxSettings, trouble_with
 
+temporary_folders._AWAITED_S = 0.05
 begun = threading.Event()
 usual = Sandbox.confined
 
@@ -1327,7 +1331,7 @@ def test_a_run_that_ends_during_a_trial_leaves_no_temporary_folder(tmp_path: Pat
         check=True,
         timeout=60,
     )
-    assert b"kimi-tui-trial-" in ended.stdout
+    assert b"kimi-tui-run-trial-" in ended.stdout
     assert ended.stderr == b""
     assert list(tmp_path.iterdir()) == []
 

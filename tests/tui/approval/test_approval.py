@@ -32,7 +32,9 @@ from kimi_tui.tui.approval.model import (
     wrapped,
 )
 from kimi_tui.tui.approval.panel import (
+    AWAY,
     AWAY_SHORT,
+    BESIDE_ROWS,
     ENTER_ANSWERS,
     ApprovalPanel,
     _answer_rows,  # pyright: ignore[reportPrivateUsage]
@@ -1116,6 +1118,21 @@ async def test_a_letter_is_changed_and_sent_by_mouse() -> None:
         await press(pilot, *"not yet")
         await pilot.click(ApprovalPanel, offset=(8, row_of(desk, "Say no")))
         assert desk.answers == [("no", "not yet")]
+
+
+async def test_a_long_question_leaves_rows_to_what_is_read_elsewhere() -> None:
+    desk = Desk(request("make test\n" * 60))
+    async with desk.run_test(size=(80, 24)) as pilot:
+        desk.wait_out()
+        await pilot.pause()
+        height = desk.panel.size.height
+        desk.set_focus(None)
+        await pilot.pause()
+        assert desk.panel.size.height == height - BESIDE_ROWS
+        assert AWAY in desk.text()
+        desk.set_focus(desk.panel)
+        await pilot.pause()
+        assert desk.panel.size.height == height
 
 
 @pytest.mark.exhaustive

@@ -178,6 +178,46 @@ async def test_a_small_terminal_has_room_for_all_that_is_said_and_the_keys() -> 
         assert "Esc cancel" in app.text()
 
 
+@pytest.mark.parametrize("size", [(60, 20), pytest.param((80, 24), marks=pytest.mark.exhaustive)])
+async def test_up_and_down_lead_to_every_field_while_the_form_scrolls(
+    size: tuple[int, int],
+) -> None:
+    app = DialogApp(FakeFutures(Wire()).estimate)
+    async with app.run_test(size=size) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.press("up", "right", "down", *"first", "down", *"second", "down", *"third")
+        await pilot.press("down", "right", "down", "right")
+        await pilot.pause()
+        assert app.dialog.scrolls
+        assert app.form.messages[:3] == ["Use a setfirst", "second", "third"]
+        assert not app.form.has_one_model
+        assert app.form.chosen[:3] == [1, 0, 0]
+        await pilot.press("up", "up", "up", "up", "up", "up", "2")
+        await pilot.pause()
+        assert app.form.count == 2
+
+
+async def test_the_form_scrolls_no_longer_once_there_is_room() -> None:
+    async def estimate(plan: FuturesPlan) -> Estimate:
+        # These lines fit the form exactly, and break once more beside a scrollbar.
+        lines = ("x" * 40 + " " + "y" * 43, "z" * 40 + " " + "w" * 43)
+        return estimated(plan)._replace(remarks=lines)
+
+    app = DialogApp(estimate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert not app.dialog.scrolls
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert app.dialog.scrolls
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert not app.dialog.scrolls
+        assert "PageDown" not in app.text()
+
+
 @pytest.mark.exhaustive
 async def test_a_key_in_the_check_is_refused() -> None:
     app = DialogApp(FakeFutures(Wire()).estimate)
@@ -197,6 +237,9 @@ async def test_a_key_in_the_check_is_refused() -> None:
         ("kimi-dark", (120, 40), False),
         ("kimi-light", (80, 24), True),
         ("kimi-dark", (60, 20), False),
+        ("kimi-light", (120, 40), True),
+        ("kimi-dark", (80, 24), False),
+        ("kimi-light", (60, 20), True),
     ],
 )
 async def test_pictures(theme: str, size: tuple[int, int], each: bool, picture: Pictures) -> None:

@@ -185,6 +185,20 @@ async def test_the_chosen_message_is_copied() -> None:
     assert isinstance(answer.block, ToolBlock)
 
 
+async def test_one_without_a_step_can_be_deleted_but_not_made_current() -> None:
+    fake = await made()
+    fake.change("g1-2", state="failed", step=0, world_line=0, check="")
+    app = PageApp(fake)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.press("2", "j")
+        await pilot.pause()
+        assert "You cannot switch to future 2, because it has no finished step." in app.text()
+        await pilot.press("d")
+        await pilot.pause()
+    assert app.answers == [PageAnswer("prune", "g1-2")]
+
+
 @pytest.mark.exhaustive
 async def test_a_file_that_the_chosen_future_left_alone_is_not_taken_over() -> None:
     app = PageApp(await made())
@@ -249,6 +263,39 @@ def test_the_table_fits_every_width_and_names_the_check_first() -> None:
         assert all("\x1b" not in span.text for row in rows for span in row)
 
 
+def test_a_name_is_cut_only_where_the_facts_to_compare_take_the_room() -> None:
+    names = ("Change the test", "Strip it", "Use csv")
+    group = FutureGroup(
+        tuple(
+            FutureChanged(
+                f"g{n}",
+                "g",
+                n,
+                name,
+                "done",
+                check="failed",
+                check_exit=1,
+                own_check=("t.py",),
+                files=2,
+                added=4,
+                removed=1,
+                cost=0.0024,
+                began_at=1.0,
+                ended_at=99.0,
+                model="kimi-k3-fast",
+                input=9_600,
+            )
+            for n, name in enumerate(names, 1)
+        )
+    )
+    for width in (80, 100, 120):
+        rows = table_rows(group, "g1", width, UNICODE, now=9.0, currency="$")
+        for row, name in zip(rows, names, strict=True):
+            text = "".join(span.text for span in row)
+            assert name in text
+            assert "$0.0024" in text
+
+
 def test_what_does_not_fit_of_a_reason_is_cut_in_the_signs_in_use() -> None:
     one = FutureChanged("a", "g", 1, state="failed", why="The server closed the connection " * 9)
     for rows in (1, 2, 4):
@@ -274,6 +321,8 @@ def test_files_that_nobody_knows_of_yet_are_announced() -> None:
         ("kimi-light", (120, 40)),
         ("kimi-dark", (80, 24)),
         ("kimi-light", (60, 20)),
+        ("kimi-light", (80, 24)),
+        ("kimi-dark", (60, 20)),
     ],
 )
 async def test_pictures(theme: str, size: tuple[int, int], picture: Pictures) -> None:

@@ -102,6 +102,25 @@ async def test_they_grow_on_the_timeline_while_the_conversation_goes_on(
         await one.sees("The futures have ended: 1 of 2 passed the check.")
 
 
+async def test_keys_that_come_at_once_reach_the_fields_to_which_they_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, _):
+        await one.say("/futures 2")
+        await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
+        keys = ["up", "right", "down", *"first", "tab", *"second", "down", *"make", "up", *"s"]
+        for key in keys:
+            one.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.sees("seconds")
+        await one.sees("make")
+        dialog = one.app.screen
+        assert isinstance(dialog, FuturesDialog)
+        form = dialog._form  # pyright: ignore[reportPrivateUsage]
+        assert (form.messages[:2], form.check) == (["first", "seconds"], "make")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.screen.is_current)
+
+
 async def test_one_is_read_live_steered_and_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +131,9 @@ async def test_one_is_read_live_steered_and_stopped(
         timeline = one.screen.bench.views.timeline
         await one.pilot.press("ctrl+t")
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
+        await one.sees("Enter preview")
         timeline.select((f"future {second}", 0))
+        await one.sees("Enter read it and steer it")
         await one.pilot.press("enter")
         await one.sees("I begin with the")
         assert one.screen.futures.view is not None
@@ -184,7 +205,7 @@ async def test_the_card_of_a_sub_agent_in_a_future_is_opened_live(
         await one.pilot.press("enter")
         await one.until(lambda: one.screen.futures.agent_view is not None)
         await one.sees("Find the callers.")
-        await one.sees("general-101 of future 2")
+        await one.sees("Reading general-101 of future 2. Esc returns to the future.")
         fake.tell_agent(second, replace(agent, step=2), TextPart("There are three."))
         await one.sees("There are three.")
         await one.sees("step 2")
@@ -256,11 +277,14 @@ async def test_all_that_is_asked_waits_in_one_queue_with_the_name_of_its_future(
     async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
         await started(one, fake)
         first, second = (state.key for state in fake.states)
-        fake.ask(second, asks(1))
+        offer = "Yes, and allow edits in this folder for this session"
+        fake.ask(second, replace(asks(1), session_offer=offer))
         await one.sees("Future 2: Use a set")
+        await one.sees("Yes, and allow edits in this folder for this future")
         fake.ask(first, replace(asks(1), agent="general-101"))
         await one.sees("1 of 2")
-        await one.sees("stop this future")
+        await one.sees("n  No, and stop this future")
+        await one.sees("Esc stop this future")
         await answer(one, "y")
         # Requests of different futures may have the same id.
         await one.until(lambda: fake.answers == [(second, "r1", "once", "")])
@@ -269,6 +293,41 @@ async def test_all_that_is_asked_waits_in_one_queue_with_the_name_of_its_future(
         await one.until(lambda: fake.stopped == [first])
         fake.asked.clear()
         fake.change(first, asks=())
+        await one.until(lambda: one.screen.bench.question is None)
+
+
+async def test_a_question_is_answered_while_a_future_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await started(one, fake)
+        first, second = (state.key for state in fake.states)
+        fake.work(second, "I begin.", step=1)
+        await one.pilot.press("ctrl+t")
+        await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
+        one.screen.bench.views.timeline.select((f"future {second}", 0))
+        await one.pilot.press("enter")
+        await one.sees("I begin.")
+        view = one.screen.futures.view
+        assert view is not None
+        await one.pilot.press("r")
+        await one.sees("No question is waiting for your answer.")
+        fake.ask(first, asks(1))
+        await one.sees("Press r to answer.")
+        assert view.transcript.has_focus
+        await one.pilot.press("r")
+        await one.until(lambda: one.screen.bench.question is one.screen.focused)
+        await one.sees("Esc stop this future")
+        await answer(one, "y")
+        await one.until(lambda: fake.answers == [(first, "r1", "once", "")])
+        await one.until(lambda: view.transcript.has_focus)
+        fake.ask(second, asks(2))
+        await one.sees("Press r to answer.")
+        # Back in the conversation Esc leads to the question, as usual.
+        await one.pilot.press("escape")
+        await one.sees("Press Esc to come back and answer.")
+        fake.asked.clear()
+        fake.change(second, asks=())
         await one.until(lambda: one.screen.bench.question is None)
 
 

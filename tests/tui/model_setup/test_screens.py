@@ -34,6 +34,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+ACCEPTS = SeenQuestion.accepts
+
+
 @pytest.fixture(autouse=True)
 def keys_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys count before what they answer was drawn: tests press them at once."""
@@ -174,6 +177,36 @@ async def test_a_key_that_is_pasted_as_url_is_never_shown(home: Path) -> None:
             await one.until(lambda values=[url, key]: [field.value for field in fields] == values)
             await one.until(lambda at=bool(key): fields[at].has_focus)
             assert not key or key not in one.text(), pasted
+
+
+async def test_an_enter_that_was_meant_for_the_key_chooses_no_model(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer(models=["first", "second"]) as server:
+        running = app(home)
+        async with running.run_test(size=(80, 24)) as pilot:
+            one = Desk(running, pilot)
+            await paste_key(one, server.base_url, "")
+            seen = running.screen.seen  # type: ignore[attr-defined]
+            # The list of models comes by itself, and the terminal has not drawn it yet.
+            monkeypatch.setattr(SeenQuestion, "QUIET_S", 0.0)
+            monkeypatch.setattr(SeenQuestion, "accepts", ACCEPTS)
+            seen._painted()
+            monkeypatch.setattr(seen._paint, "begin", lambda: None)
+            running.screen.query_one("#key", Input).value = "sk-good-key"
+            await one.sees("accepted, 2 models")
+            await pilot.press("enter")
+            await pilot.pause()
+            assert isinstance(running.screen, KeyScreen)
+            assert not (home / "config.toml").exists()
+            monkeypatch.undo()
+            monkeypatch.setenv("KIMI_TUI_HOME", str(home))
+            monkeypatch.setattr(SeenQuestion, "accepts", lambda _seen, _at: True)  # pyright: ignore[reportUnknownLambdaType]
+            await pilot.press("down", "enter")
+            await one.sees("What shall we work on?")
+            await one.ready()
+            await one.screen.conversation.close()
+    assert read_config(home / "config.toml").default_model == "second"
 
 
 async def test_a_base_url_needs_no_scheme_and_another_one_takes_the_models_away(

@@ -74,3 +74,12 @@ def test_in_small_frames_it_is_counted_what_cannot_come_back(width: int) -> None
         "+1",
         "−5",
     ]
+
+
+def test_one_file_that_differs_is_one_where_another_one_is_named() -> None:
+    foreign = FilePreview("b.py", "conflict", "also changed outside kimi-tui", would="restore")
+    other = FilePreview("a.py", "delete", removed=3)
+    files = FilesPreview((other, foreign), is_effect=True)
+    first, second = _summary_rows(FilesState(files), WIDTHS[60], 3, UNICODE)
+    assert "1 file differs" in "".join(span.text for span in first)
+    assert "b.py" in "".join(span.text for span in second)

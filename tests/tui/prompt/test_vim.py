@@ -310,6 +310,14 @@ def test_macros_are_recorded_and_what_is_written_over(before: str, keys: str, af
     assert (vim.mode, vim.recording, vim.is_pending) == ("normal", "", False)
 
 
+@each("name", ["é", "²", ".", "escape"])
+def test_a_macro_is_named_by_a_letter_or_digit_of_ascii(name: str) -> None:
+    vim = vim_at("abc", 0)
+    for key in ("q", name, "x"):
+        vim.press(key)
+    assert (vim.recording, vim.text) == ("", "bc")
+
+
 def test_a_macro_without_end_ends() -> None:
     vim = vim_at("word " * 200, 0)
     for key in (*"qa", *"ll@a", "q", *"99999999@a"):

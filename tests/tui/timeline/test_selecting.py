@@ -75,6 +75,17 @@ async def test_letters_typed_into_the_filter_are_no_keys() -> None:
         assert app.commands == []
 
 
+async def test_a_key_that_is_none_of_the_filter_moves_among_what_it_found() -> None:
+    app = TimeTravelApp(whole_story().records)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.timeline.focus()
+        await press(pilot, "slash", "g", "r", "e", "p")
+        assert "#9 Grep" in selected_row(app)
+        await press(pilot, "end")
+        assert app.rows[0].split() == ["/", "grep▌", "2", "found"]
+        assert "#9 Grep" not in selected_row(app)
+
+
 @pytest.mark.exhaustive
 async def test_a_filter_typed_in_one_go_misses_no_letter() -> None:
     app = TimeTravelApp(whole_story().records)

@@ -196,6 +196,9 @@ async def open_agent(main: MainParts, name: str) -> None:
 
 async def act(main: MainParts, action: BesideAction) -> None:
     """Carry out a key of the future on view, or of its sub-agent."""
+    if action == "answer":
+        main.bench.focus_question()
+        return
     if (agent := main.futures.agent_view) is not None:
         if action == "message":
             await steer(main, agent.future)
@@ -390,6 +393,10 @@ async def _take_file(main: MainParts, one: FutureChanged, path: str) -> None:
 
 async def _prune(main: MainParts, one: FutureChanged) -> None:
     """Delete a future with its world line, after a question."""
+    if one.step and not one.world_line and main.conversation.state.running:
+        # Deleted now, it would come back as a world line.
+        main.bench.tell(f"Future {one.number} cannot be deleted yet.", advice=_NOT_YET)
+        return
     from kimi_tui.projection.futures import future_name
     from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
     from kimi_tui.tui.pick_list import Entry

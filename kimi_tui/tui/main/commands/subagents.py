@@ -180,6 +180,8 @@ async def act(main: MainParts, action: BesideAction) -> None:
         return
     if action == "message":
         await steer(main, view.key)
+    elif action == "answer":
+        main.bench.focus_question()
     elif action == "stop":
         await stop(main, view.key)
     else:
