@@ -44,7 +44,6 @@ from kimi_tui.futures.world_line import (
     stored_states,
     write_note,
 )
-from kimi_tui.headless.output import sentences
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.session import Session
