@@ -59,7 +59,9 @@ GOALS = {
 
 
 def write_files(folder: Path, n_files: int) -> None:
-    """Write so many small files, a hundred in a folder, with the two that the calls read and change among them."""
+    """Write so many small files, a hundred in a folder, with the two that the calls read and change among them; wait until the
+    disk has them, as the first sync of a program would wait for all of them.
+    """
     (folder / "notes.txt").write_text("a line of notes\n" * 40)
     (folder / "value.txt").write_text("value 0\nanother line\n")
     for n in range(n_files - 2):
@@ -67,6 +69,7 @@ def write_files(folder: Path, n_files: int) -> None:
         if n % _A_FOLDER == 0:
             place.mkdir()
         (place / f"file{n}.py").write_text(f"def function_{n}():\n    return {n}\n")
+    os.sync()
 
 
 def tree_cpu_s(pid: int) -> float:
