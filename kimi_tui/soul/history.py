@@ -265,9 +265,10 @@ def _possible_ends(
     known = recorded | _made_in(rebuilt[starts[0] :] if starts else ())
     if any(point.uid not in known for point in context.checkpoints):
         return
+    is_inside = _is_in_compaction(stored, len(stored))
     for place in reversed(starts):
-        # A turn and a step are published just before their checkpoint, and only once.
-        if begun == _begun(rebuilt, place):
+        # A turn and a step are published just before their checkpoint, and only once. What a compaction kept is told before its end.
+        if begun == _begun(rebuilt, place) and is_inside == _is_in_compaction(rebuilt, place):
             yield rebuilt[place:]
     # The line left by an undo or a jump may be the beginning of the line that is live now; no file tells of that.
     changes = [entry for entry in context.journal.entries if entry.changes_line]
@@ -387,6 +388,19 @@ def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
     return found
 
 
+def _is_in_compaction(records: Sequence[EventRecord], end: int) -> bool:
+    """Return whether a place is after the checkpoint of a summary and before the end of its compaction."""
+    for place in range(end - 1, -1, -1):
+        match records[place].event:
+            case ev.CheckpointCreated(was="", kind=kind):
+                return kind in ev.SUMMARIES
+            case ev.CompactionBegin() | ev.CompactionEnd() | ev.TurnBegin():
+                return False
+            case _:
+                pass
+    return False
+
+
 def session_history(session: Session) -> list[EventRecord]:
     """Return the events that a listener of an open session should hear of its agent. Reads files: call it in a thread."""
     return read_history(session).shown
@@ -422,18 +436,30 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     told: set[str] = set()
     # A summary also stands, as a pinned message, behind checkpoints of other kinds, where pins tell of what is beside it.
     compacted: set[str] = set()
+    # The last records of a killed program may be missing: without the end of a compaction what it replaced stays on view.
+    unended: set[str] = set()
+    summary = ""
     for record in records:
         match record.event:
-            case ev.CheckpointCreated(uid=uid, kind=kind):
+            case ev.CheckpointCreated(uid=uid, kind=kind, was=was):
                 told.add(uid)
-                if kind == "compaction":
+                if kind in ev.SUMMARIES:
                     compacted.add(uid)
-            case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
+                    if not was:
+                        summary = uid
+                        unended.add(uid)
+            case ev.CompactionEnd(world_line=n, error=error):
+                lines.add(n)
+                if not error:
+                    unended.discard(summary)
+            case ev.ContextReverted(world_line=n):
                 lines.add(n)
             case ev.LineChanged(from_line=n) | ev.WorldLineAdded(n=n):
                 lines.add(n)
             case _:
                 pass
+    if not unended.isdisjoint(point.uid for point in points):
+        return False
     # The record has only the checkpoints of a line that came from elsewhere, such as a future, and not what was said at them.
     if not told.issuperset(point.uid for point in points):
         return False
