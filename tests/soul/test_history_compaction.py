@@ -384,3 +384,69 @@ async def test_what_is_pinned_while_a_compaction_is_written_stays_pinned(
         await on.soul.compact()
         assert sent(on) == ["SUMMARY", "and hurry", "two"]
         assert [m.text for m in await on.messages() if m.pinned] == ["and hurry"]
+
+
+async def time_travelled(on: Stage, way: str) -> None:
+    """Four turns, some of it pinned, and travels of one kind."""
+    await pinned_turns(on)
+    on.server.script(say("SUM"), say("seven"), say("SUM AGAIN"))
+    match way:
+        case "D-Mail":
+            await on.soul.dmails.send(Target(2), "Begin otherwise.")
+            await on.soul.run("fifth")
+        case "rewind":
+            await on.soul.travel.rewind(Target(2))
+            await on.soul.run("fifth")
+            await on.soul.travel.undo()
+        case "redo":
+            await on.soul.travel.rewind(Target(2))
+            await on.soul.travel.undo()
+            await on.soul.travel.redo()
+        case "redone compaction":
+            await on.soul.compact()
+            await on.soul.travel.undo()
+            await on.soul.travel.redo()
+            await on.soul.run("sixth")
+        case "two compactions":
+            await on.soul.compact()
+            await on.soul.run("sixth")
+            await on.soul.compact()
+        case _:
+            await on.soul.compact(start=Target(2))
+            await on.soul.run("sixth")
+            await on.soul.dmails.send(Target(2), "Otherwise.")
+
+
+async def check_torn(on: Stage, cuts: range | None = None) -> None:
+    """However much of its end the record lost, the chat is what is sent."""
+    await on.soul.aclose()
+    lines = on.session.record.path.read_bytes().splitlines(keepends=True)
+    for n in cuts or range(1, len(lines)):
+        on.session.record.path.write_bytes(b"".join(lines[:n]))
+        on.session = on.store.find(on.session.id)
+        await on.open()
+        await check(on)
+        await on.soul.aclose()
+    await on.open()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "way", ["D-Mail", "rewind", "redo", "redone compaction", "two compactions", "D-Mail to a part"]
+)
+async def test_a_record_that_lost_any_part_of_its_end_loses_no_message(
+    tmp_path: Path, way: str
+) -> None:
+    async with stage(tmp_path) as on:
+        await time_travelled(on, way)
+        await check_torn(on)
+
+
+@pytest.mark.parametrize("way", ["D-Mail", "two compactions"])
+async def test_a_record_that_ends_long_before_an_operation_loses_no_message(
+    tmp_path: Path, way: str
+) -> None:
+    async with stage(tmp_path) as on:
+        await time_travelled(on, way)
+        # The end is in an answer, before and after a message that was to go in.
+        await check_torn(on, range(15, 19, 3))
