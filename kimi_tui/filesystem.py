@@ -58,6 +58,8 @@ OF_A_MOMENT = frozenset(
     }
 )
 """Errors that say nothing about a file or folder: the same call may succeed in a moment."""
+_LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Those of them for which this program lacks something, so that a command that it starts could read what it could not."""
 READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors for a file that may only be read."""
 # Errors of file systems that cannot sync a folder; they do not mean that data is lost.
@@ -223,6 +225,7 @@ class _Noting(threading.local):
 
     noted: Noted | None = None
     paths: set[str] | None = None
+    lack: OSError | None = None
 
 
 _noting = _Noting()
@@ -247,12 +250,33 @@ def note_path(path: str) -> None:
 
 @contextlib.contextmanager
 def unread_is_empty() -> Generator[None]:
-    """Pass over an `OSError`, as what cannot be read counts as empty. After one of a moment the result in work is not whole."""
+    """Pass over an `OSError`, as what cannot be read counts as empty (`note_unread`)."""
     try:
         yield
     except OSError as error:
-        if error.errno in OF_A_MOMENT and _noting.noted is not None:
-            _noting.noted.is_whole = False
+        note_unread(error)
+
+
+def note_unread(error: OSError) -> None:
+    """Note that something was taken for empty because of an error. After one of a moment the result in work is not whole."""
+    if error.errno in OF_A_MOMENT and _noting.noted is not None:
+        _noting.noted.is_whole = False
+    if error.errno in _LACKS and _noting.lack is None:
+        _noting.lack = error
+
+
+@contextlib.contextmanager
+def all_is_read() -> Generator[None]:
+    """Make sure that nothing counted as empty within the context because this program lacked descriptors or memory.
+
+    Raises:
+        OSError: something did, so that the result must not be used.
+    """
+    _noting.lack = None
+    yield
+    if (lack := _noting.lack) is not None:
+        _noting.lack = None
+        raise lack
 
 
 def links_to(path: str) -> tuple[list[str], str]:

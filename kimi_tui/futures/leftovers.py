@@ -115,8 +115,14 @@ def remove_left_to(session: Path, environ: Mapping[str, str]) -> None:
     """
     for bucket in _folders(session.parent.parent):
         for folder, note in left_behind(bucket):
-            if note is not None and note.parent == session.name and not is_running(folder):
-                with contextlib.suppress(OSError):
+            # The session may have a copy of the same name, whose futures these are as well.
+            with contextlib.suppress(OSError):
+                if (
+                    note is not None
+                    and note.parent == session.name
+                    and not _is_there(folder, session.name)
+                    and not is_running(folder)
+                ):
                     remove_tree(folder)
     place = place_of(session, environ)
     if place.is_dir():

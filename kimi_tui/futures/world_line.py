@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
-from kimi_tui.filesystem import Storage, read_regular, remove_tree
+from kimi_tui.filesystem import OF_A_MOMENT, Storage, read_regular, remove_tree
 from kimi_tui.futures import PREFIX
 from kimi_tui.futures.own_agents import carry_agents
 from kimi_tui.session.context import scan_world_line
@@ -43,6 +44,8 @@ from kimi_tui.workspace.tracker import LOG_NAME
 
 if TYPE_CHECKING:
     from kimi_tui.soul.kimisoul import KimiSoul
+
+log = logging.getLogger(__name__)
 
 NOTE_NAME = "future.json"
 _MOST_NOTE = 1 << 20
@@ -83,10 +86,18 @@ def write_note(storage: Storage, folder: Path, note: FutureNote) -> None:
 
 
 def read_note(folder: Path) -> FutureNote | None:
-    """Read the note of a future; None if there is none that can be read."""
+    """Read the note of a future; None if there is none that can be read.
+
+    Raises:
+        OSError: it cannot be read at this moment.
+    """
     try:
         found: object = json.loads(read_regular(folder / NOTE_NAME, _MOST_NOTE))
-    except (OSError, ValueError, RecursionError):
+    except OSError as error:
+        if error.errno in OF_A_MOMENT:
+            raise
+        return None
+    except (ValueError, RecursionError):
         return None
     facts = lenient_json.mapping(found)
     state = decode_event("FutureChanged", lenient_json.mapping(facts.get("state")))
@@ -98,7 +109,9 @@ def read_note(folder: Path) -> FutureNote | None:
 
 
 def left_behind(bucket: Path) -> Iterator[tuple[Path, FutureNote | None]]:
-    """Yield the sessions of futures in the folder of a work folder's sessions, with their notes. It reads files."""
+    """Yield the sessions of futures in the folder of a work folder's sessions, with their notes. One whose note cannot be read at
+    this moment is left out. It reads files.
+    """
     with contextlib.suppress(OSError):
         with os.scandir(bucket) as listing:
             names = sorted(
@@ -107,18 +120,23 @@ def left_behind(bucket: Path) -> Iterator[tuple[Path, FutureNote | None]]:
                 if item.name.startswith(PREFIX) and item.is_dir(follow_symlinks=False)
             )
         for name in names:
-            yield bucket / name, read_note(bucket / name)
+            try:
+                note = read_note(bucket / name)
+            except OSError as error:
+                log.warning("the note of a future cannot be read", exc_info=error)
+                continue
+            yield bucket / name, note
 
 
 def is_running(folder: Path) -> bool:
-    """Return whether a process has the session of a future open."""
+    """Return whether a process has the session of a future open, or that cannot be told at this moment."""
     lock = SessionLock(folder)
     try:
         lock.acquire()
     except SessionLocked:
         return True
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno in OF_A_MOMENT
     lock.release()
     return False
 
@@ -141,10 +159,13 @@ def has_step(folder: Path, n_before: int, first_line: int) -> bool:
     """Return whether the session of a future has an answer of a model after its first `n_before` checkpoints.
 
     A D-Mail of the future may have gone back to one of these; the line that it left, from number `first_line` on, has the answer.
+
+    Raises:
+        OSError: the disk refused, so that it is not known.
     """
     if first_line and any(n >= first_line for n in stored_world_lines(folder)):
         return True
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError):
         index = scan_world_line(Storage(), folder, 0)
         points = index.checkpoints
         if len(points) > n_before:

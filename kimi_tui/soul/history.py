@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.llm.message import Message
+from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
@@ -117,6 +120,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         remarks.append(f"Skipped {what} of the event log (wire.jsonl) that could not be read.")
     is_whole, half = _fits(stored, session), None
     unrecorded: list[EventRecord] = []
+    behind = [] if is_whole else _with_rest_of_step(stored, session)
     if end:
         missing = _missing_end(stored, session, is_whole=is_whole)
         is_whole = is_whole or bool(missing)
@@ -136,7 +140,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         told = _with_futures(stored, session)
         if told is not stored and _fits([*told], session):
             return History(stored, [*told], tuple(remarks), beside=beside, is_recorded=True)
-    shown = _rebuilt(session, stored)
+    shown = _rebuilt(session, behind)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
     if shown is None:
@@ -211,6 +215,19 @@ def _fits(records: list[EventRecord], session: Session) -> bool:
         return False
 
 
+def _with_rest_of_step(stored: list[EventRecord], session: Session) -> list[EventRecord]:
+    """Return a record with what it lacks of its newest step, which may be one of long ago if its last part was lost."""
+    if not stored:
+        return stored
+    try:
+        rest = _rest_of_step(stored, session)
+    except Exception:
+        log.exception("what the record lacks cannot be found")
+        return stored
+    last = stored[-1]
+    return [*stored, *(last._replace(seq=last.seq + n, event=e) for n, e in enumerate(rest, 1))]
+
+
 def _missing_end(
     stored: Sequence[EventRecord], session: Session, *, is_whole: bool
 ) -> list[EventRecord]:
@@ -265,9 +282,14 @@ def _possible_ends(
     known = recorded | _made_in(rebuilt[starts[0] :] if starts else ())
     if any(point.uid not in known for point in context.checkpoints):
         return
+    # Nor is anything passed over: a line that was left may have what the one after it carried along.
+    untold = (n for n, one in enumerate(rebuilt) if not _made_in([one]) <= recorded)
+    first = next(untold, len(rebuilt))
+    starts = [place for place in starts if place <= first]
+    is_inside = _is_in_compaction(stored, len(stored))
     for place in reversed(starts):
-        # A turn and a step are published just before their checkpoint, and only once.
-        if begun == _begun(rebuilt, place):
+        # A turn and a step are published just before their checkpoint, and only once. What a compaction kept is told before its end.
+        if begun == _begun(rebuilt, place) and is_inside == _is_in_compaction(rebuilt, place):
             yield rebuilt[place:]
     # The line left by an undo or a jump may be the beginning of the line that is live now; no file tells of that.
     changes = [entry for entry in context.journal.entries if entry.changes_line]
@@ -284,8 +306,10 @@ def _possible_ends(
 
 
 def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event]:
-    """Return the events of the newest recorded step that are in the context, and not in the record, which is written a moment later."""
-    context, piece = session.context, list[Event]()
+    """Return the events of the newest recorded step that are in the context, and not in the record, which is written a moment later.
+    The line of the step may have been left since.
+    """
+    piece = list[Event]()
     begun: CheckpointCreated | None = None
     is_void = False
     for record in reversed(stored):
@@ -298,14 +322,17 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
                 is_void = True
             case event:
                 piece += [] if is_void else [event]
-    points = context.checkpoints
-    place = next((n for n, one in enumerate(points) if begun and one.uid == begun.uid), -1)
-    if begun is None or begun.kind != "step" or begun.was or place < 0:
+    if begun is None or begun.kind != "step" or begun.was:
         return []
+    found = _place_in_lines(begun.uid, session)
+    if found is None:
+        return []
+    line, place = found
     piece.reverse()
+    points, index = line.checkpoints, line.index
     point = points[place]
-    end = points[place + 1].offset if place + 1 < len(points) else context.index.size
-    (segment,) = segments(context.world_line, place, place + 1)
+    end = points[place + 1].offset if place + 1 < len(points) else index.size
+    (segment,) = segments(line, place, place + 1)
     made = list(events_from_messages(segment.messages, point.uid))
     rest = list[Event]()
     for kind in (ev.ThinkPart, ev.TextPart):
@@ -315,7 +342,8 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
         if whole.startswith(recorded) and whole != recorded:
             rest.append(kind(whole[len(recorded) :]))
     rest += _rest_of_calls(piece, made)
-    usages = context.index.usages_between(point.offset, end)
+    rest += _rest_of_steers(piece, made)
+    usages = index.usages_between(point.offset, end)
     last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
     is_recorded = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
     if len(usages) == 2 and last is not None and not is_recorded:
@@ -323,16 +351,39 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
         rest.append(
             last._replace(
                 used=used,
-                estimated=context.index.is_estimated_before(end),
+                estimated=index.is_estimated_before(end),
                 talk=max(0, used - last.system - last.tools),
                 total_input=last.total_input + sent,
                 total_output=last.total_output + used - sent,
                 step_input=sent,
                 step_output=used - sent,
-                messages=context.index.messages_before(end),
+                messages=index.messages_before(end),
             )
         )
     return rest
+
+
+def _rest_of_steers(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Event]:
+    """Return the messages that went in during a step, `made` from its messages, that are not among its recorded ones."""
+    waiting = {one.id: one.text for one in piece if isinstance(one, ev.SteerQueued)}
+    taken = [one for one in piece if isinstance(one, ev.SteerTaken)]
+    for one in taken:
+        waiting.pop(one.id, None)
+    n_taken = sum(not one.withdrawn for one in taken)
+    for one in [one for one in made if isinstance(one, ev.SteerTaken)][n_taken:]:
+        known = next((key for key, text in waiting.items() if text == one.text), "")
+        waiting.pop(known, None)
+        yield replace(one, id=known)
+
+
+def _place_in_lines(uid: str, session: Session) -> tuple[WorldLineContent, int] | None:
+    """Return the line that has a checkpoint, the live one first, and the place of it there; None if no line has it."""
+    left = (session.world_lines.read(n) for n in reversed(stored_world_lines(session.dir)))
+    for line in itertools.chain([session.context.world_line], left):
+        for place, point in enumerate(line.checkpoints):
+            if point.uid == uid:
+                return line, place
+    return None
 
 
 def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Event]:
@@ -387,6 +438,19 @@ def _begun(records: Sequence[EventRecord], end: int) -> list[type[Event]]:
     return found
 
 
+def _is_in_compaction(records: Sequence[EventRecord], end: int) -> bool:
+    """Return whether a place is after the checkpoint of a summary and before the end of its compaction."""
+    for place in range(end - 1, -1, -1):
+        match records[place].event:
+            case ev.CheckpointCreated(was="", kind=kind):
+                return kind in ev.SUMMARIES
+            case ev.CompactionBegin() | ev.CompactionEnd() | ev.TurnBegin():
+                return False
+            case _:
+                pass
+    return False
+
+
 def session_history(session: Session) -> list[EventRecord]:
     """Return the events that a listener of an open session should hear of its agent. Reads files: call it in a thread."""
     return read_history(session).shown
@@ -422,18 +486,30 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     told: set[str] = set()
     # A summary also stands, as a pinned message, behind checkpoints of other kinds, where pins tell of what is beside it.
     compacted: set[str] = set()
+    # The last records of a killed program may be missing: without the end of a compaction what it replaced stays on view.
+    unended: set[str] = set()
+    summary = ""
     for record in records:
         match record.event:
-            case ev.CheckpointCreated(uid=uid, kind=kind):
+            case ev.CheckpointCreated(uid=uid, kind=kind, was=was):
                 told.add(uid)
-                if kind == "compaction":
+                if kind in ev.SUMMARIES:
                     compacted.add(uid)
-            case ev.ContextReverted(world_line=n) | ev.CompactionEnd(world_line=n):
+                    if not was:
+                        summary = uid
+                        unended.add(uid)
+            case ev.CompactionEnd(world_line=n, error=error):
+                lines.add(n)
+                if not error:
+                    unended.discard(summary)
+            case ev.ContextReverted(world_line=n):
                 lines.add(n)
             case ev.LineChanged(from_line=n) | ev.WorldLineAdded(n=n):
                 lines.add(n)
             case _:
                 pass
+    if not unended.isdisjoint(point.uid for point in points):
+        return False
     # The record has only the checkpoints of a line that came from elsewhere, such as a future, and not what was said at them.
     if not told.issuperset(point.uid for point in points):
         return False

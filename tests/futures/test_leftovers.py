@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pytest
 from support.soul import Ear
 
+from kimi_tui import filesystem
+from kimi_tui.filesystem import Storage, open_regular
 from kimi_tui.futures import PREFIX
-from kimi_tui.futures.leftovers import KILLED, take_up
+from kimi_tui.futures.leftovers import KILLED, remove_left_to, take_up
 from kimi_tui.futures.world_line import NOTE_NAME, FutureNote, write_note
+from kimi_tui.session import lock as lock_module
 from kimi_tui.session.fork import fork_session
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.rotation import stored_world_lines
@@ -72,3 +79,56 @@ async def test_only_what_belongs_to_a_session_that_is_there_is_kept(scene: Scene
     assert {one.world_line for one in scene.futures.states} == {*stored_world_lines(session.dir)}
     assert "2 futures are kept as world lines" in ear.notices()[-1].text
     assert await take_up(soul) == 0
+
+
+@pytest.mark.parametrize("name", [NOTE_NAME, "context.jsonl", "lock"])
+async def test_a_future_whose_file_cannot_be_opened_at_the_moment_waits_for_the_next_start(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = left(scene.soul.session, scene.soul.session.id, "killed")
+    orphan = left(scene.soul.session, "no-session", "orphan")
+    real = Storage.opened
+
+    def lacking(path: Path) -> None:
+        if path.name == name and path.parent in (folder, orphan):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    def opened(self: Storage, path: Path) -> AbstractContextManager[int]:
+        lacking(path)
+        return real(self, path)
+
+    def opened_file(path: Path, *args: int, **kwargs: bool) -> int:
+        lacking(path)
+        return open_regular(path, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "opened", opened)
+        patched.setattr(filesystem, "open_regular", opened_file)
+        patched.setattr(lock_module, "open_regular", opened_file)
+        patched.setattr("kimi_tui.futures.leftovers._WAIT_S", 0.0)
+        assert await asyncio.wait_for(take_up(scene.soul), 30) == 0
+    assert folder.exists()
+    # What has no session any more is not looked into.
+    assert orphan.exists() == (name != "context.jsonl")
+    assert await asyncio.wait_for(take_up(scene.soul), 30) == 1
+    assert not folder.exists()
+    assert not orphan.exists()
+
+
+async def test_the_deletion_of_a_copy_of_a_session_leaves_the_futures_of_the_other(
+    scene: Scene,
+) -> None:
+    soul, session = scene.soul, scene.soul.session
+    folder = left(session, session.id, "killed")
+    await soul.aclose()
+    copy = session.dir.parent.with_name("0" * 32) / session.id
+    shutil.copytree(session.dir, copy)
+    mine = left(Session(copy, session.work_dir), session.id, "mine")
+    shutil.rmtree(copy)
+    await asyncio.to_thread(remove_left_to, copy, {"KIMI_TUI_HOME": str(scene.home)})
+    assert folder.exists()
+    assert mine.exists()
+    shutil.rmtree(session.dir)
+    await asyncio.to_thread(remove_left_to, session.dir, {"KIMI_TUI_HOME": str(scene.home)})
+    assert not folder.exists()
+    assert not mine.exists()

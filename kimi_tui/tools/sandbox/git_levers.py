@@ -17,7 +17,13 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from kimi_tui.filesystem import open_folder, open_regular, real_path
+from kimi_tui.filesystem import (
+    note_unread,
+    open_folder,
+    open_regular,
+    real_path,
+    unread_is_empty,
+)
 
 GIT_FILE_BYTES = 4096
 ASIDE = "undone-by-kimi-tui"
@@ -151,7 +157,7 @@ def _names_of(folder: str) -> tuple[set[str], list[str]]:
     """Return all names in a folder, and the names of folders."""
     names: set[str] = set()
     folders: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+    with unread_is_empty(), os.scandir(folder) as listing:
         for item in listing:
             names.add(item.name)
             if item.is_dir(follow_symlinks=False):
@@ -219,16 +225,15 @@ def opened_below(folder: int, path: str) -> Generator[int]:
 
 def folders_in(folder: str) -> list[str]:
     """Return the paths of the folders in a folder, without links."""
-    with contextlib.suppress(OSError), os.scandir(folder) as listing:
+    with unread_is_empty(), os.scandir(folder) as listing:
         return [item.path for item in listing if item.is_dir(follow_symlinks=False)]
     return []
 
 
 def _names_in(folder: str) -> list[str]:
-    try:
+    with unread_is_empty():
         return sorted(os.listdir(folder))
-    except OSError:
-        return []
+    return []
 
 
 def path_in(path: str) -> str:
@@ -239,6 +244,7 @@ def path_in(path: str) -> str:
     try:
         with open(open_regular(Path(path)), "rb", buffering=0) as file:
             data = file.read(GIT_FILE_BYTES) or b""
-    except OSError:
+    except OSError as error:
+        note_unread(error)
         return ""
     return data.partition(b"\0")[0].rstrip(b"\r\n").decode(errors="surrogateescape")

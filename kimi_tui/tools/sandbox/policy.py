@@ -32,6 +32,7 @@ from kimi_tui.filesystem import (
     create_file,
     links_to,
     note_path,
+    note_unread,
     read_regular,
     real_path,
     unread_is_empty,
@@ -992,10 +993,9 @@ def _is_git_too(folder: str, name: str) -> bool:
 def _deep_submodules(repositories: Sequence[str]) -> Iterator[str]:
     """Yield the folders of submodules, which may be deeper than `_DEEPEST`."""
     for folder in repositories:
-        try:
+        data = b""
+        with unread_is_empty():
             data = read_regular(Path(folder, ".gitmodules"), _SETTINGS_BYTES)
-        except OSError:
-            continue
         for line in data.decode(errors="surrogateescape").split("\n")[:_MOST_NAMED]:
             key, _, value = line.partition("=")
             path = os.path.normpath(value.strip().strip('"'))
@@ -1041,7 +1041,8 @@ def _listing(
         listing = os.scandir(folder)
     except PermissionError:
         return _CLOSED
-    except OSError:
+    except OSError as error:
+        note_unread(error)
         return None
     secret, later = protected_names.secrets(), protected_names.runs_later()
     started = protected_names.runs_when_started()
@@ -1057,7 +1058,7 @@ def _listing(
     deeper: list[str] = []
     parts: set[str] = set()
     n_entries, is_whole = 0, False
-    with contextlib.suppress(OSError), listing:
+    with unread_is_empty(), listing:
         for item in listing:
             n_entries += 1
             if n_entries > room:
@@ -1308,10 +1309,9 @@ def _of_git(git: str, *, makes_hooks: bool = True, creates: bool = True) -> Iter
 
 def _has_own_settings(git: str) -> bool:
     """Return whether a repository has settings of its own for each working tree."""
-    try:
+    text = ""
+    with unread_is_empty():
         text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="replace")
-    except OSError:
-        return False
     return any(
         line.strip().lower().startswith("worktreeconfig") and "true" in line.lower()
         for line in text.split("\n")
@@ -1516,10 +1516,9 @@ def has_parts_elsewhere(git: str) -> bool:
 
 def _working_tree(git: str) -> str:
     """Return the folder of files that a submodule's repository names; empty if it names none."""
-    try:
+    text = ""
+    with unread_is_empty():
         text = read_regular(Path(git, "config"), _SETTINGS_BYTES).decode(errors="surrogateescape")
-    except OSError:
-        return ""
     for line in text.split("\n"):
         key, _, value = line.partition("=")
         if key.strip().lower() == "worktree":

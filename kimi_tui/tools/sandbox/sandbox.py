@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kimi_tui.app_paths import home_of
+from kimi_tui.filesystem import all_is_read
 from kimi_tui.temporary_folders import TemporaryFolder
 from kimi_tui.tools.prepared import (
     SupervisedCommand,
@@ -200,14 +201,16 @@ class Sandbox:
 
         Raises:
             NoSandbox: a sandbox is not possible in this folder.
-            OSError: there is no room for temporary files.
+            OSError: there is no room for temporary files, or this program lacks descriptors or memory to look for what must be kept
+                from the command.
         """
         if view is None and writes:
             look_ahead()
         # The layers are made before the policy, which hides only existing paths.
         folder = self._layers_folder(work_dir) if writes else ""
         is_seen = view is None or view.tier == "elsewhere"
-        policy = self.policy_for(work_dir, network=network, creates=is_seen)
+        with all_is_read():
+            policy = self.policy_for(work_dir, network=network, creates=is_seen)
         if not writes:
             # The work folder counts as writable, so that it is mounted even below the temporary folder, and is then made
             # read-only.

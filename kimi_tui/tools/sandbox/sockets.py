@@ -17,6 +17,8 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 
+from kimi_tui.filesystem import note_unread, unread_is_empty
+
 _SOCK_DIAG, _BY_FAMILY, _DUMP, _DONE, _ERROR = 4, 20, 0x301, 3, 2
 _NAME, _FILE = 0, 1
 _HEADER, _MESSAGE, _ATTRIBUTE = 16, 16, 4
@@ -36,7 +38,8 @@ def stray_sockets(seen: Iterable[str], home: str) -> list[str]:
         return []
     try:
         bound = dict(_bound())
-    except OSError:
+    except OSError as error:
+        note_unread(error)
         return sorted(seen)
     stray = {number: name for number, name in bound.items() if not _is_in_place(name)}
     if not stray:
@@ -73,7 +76,7 @@ def _current() -> set[str]:
 
 def _sockets_in(folders: Iterable[str]) -> Iterator[str]:
     for folder in folders:
-        with contextlib.suppress(OSError), os.scandir(folder) as listing:
+        with unread_is_empty(), os.scandir(folder) as listing:
             for _, item in zip(range(_MOST_IN_A_FOLDER), listing, strict=False):
                 kinds = (item.is_file(follow_symlinks=False), item.is_dir(follow_symlinks=False))
                 if not any(kinds) and not item.is_symlink():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -427,6 +428,25 @@ def test_secrets_are_found_to_a_depth_of_four_folders(
     found = policy_for(work, SandboxSettings(), environ)
     assert is_hidden(found, "a/b/c/d/.env")
     assert not is_hidden(found, "a/b/c/d/e/.env")
+
+
+def test_no_command_starts_while_descriptors_lack_to_look_for_secrets(
+    environ: dict[str, str], policy: Policy, tmp_path: Path
+) -> None:
+    own, work = Sandbox("full", SandboxSettings(), environ), tmp_path / "work"
+    (work / "tests/inner").mkdir()
+    assert str(work / "tests/.env.local") in own.confined(["true"], work).policy.hidden
+    (work / "tests/inner/.env").write_text("x\n")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            own.confined(["true"], work)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    hidden = own.confined(["true"], work).policy.hidden
+    assert {*policy.hidden, str(work / "tests/inner/.env")} <= {*hidden}
+    own.remove_temporary()
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it goes by the name")
