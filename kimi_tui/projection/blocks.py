@@ -571,6 +571,7 @@ class BlockList:
         checkpoint, uid: the newest checkpoint of the live line; None between a revert and the next checkpoint.
         number: the `number` of the first message after it.
         attempt: the keys of the blocks that the running attempt of a model call has streamed; they are removed if it is retried.
+        pins: the pinned messages, each as the uid of its checkpoint and its index after that.
     """
 
     blocks: list[Block] = field(default_factory=list[Block])
@@ -581,6 +582,7 @@ class BlockList:
     uid: str = ""
     number: int = 0
     attempt: set[int] = field(default_factory=set[int])
+    pins: frozenset[tuple[str, int]] = frozenset()
     _next_key: int = 0
     _found: int = 0
     """The index of the block that was found last."""
@@ -617,6 +619,9 @@ class BlockList:
 
     def insert(self, index: int, block: Block) -> Change:
         """Insert a block before the one at this index."""
+        if self.pins and (block.uid, block.number) in self.pins:
+            # The message was pinned while it was being written.
+            block.pinned = True
         self.blocks.insert(index, block)
         return Change(index)
 

@@ -283,8 +283,8 @@ class TimelineModel:
         self.futures: dict[str, FutureChanged] = {}
         # The lines that futures became or left, by the keys of these.
         self._lines_of: dict[str, list[int]] = {}
-        # The newest checkpoint when a future that begins at the end of the line was first heard of, by the future's key.
-        self._grown_after: dict[str, str] = {}
+        # The checkpoints after which futures branch off, by the futures' keys; None is the beginning of the line.
+        self._grown_after: dict[str, CheckpointNode | None] = {}
         # The indexes of the live checkpoints before which futures branch off.
         self._grown_at: frozenset[int] = frozenset()
 
@@ -453,6 +453,7 @@ class TimelineModel:
             self.peaks.cut()
             self.tree.lay()
             self.rows.reset()
+            self._regrow()
         else:
             self.rows.appended(checkpoint)
             if checkpoint.kind == "step":
@@ -682,6 +683,7 @@ class TimelineModel:
         for place, node in enumerate(nodes, len(self.path_of(event.n)) - len(nodes)):
             node.index = place
         self.rows.reset(self.tree.lay())
+        self._regrow()
 
     # --- queries
 
@@ -782,8 +784,7 @@ class TimelineModel:
         self.revision += 1
 
     def _future(self, changed: FutureChanged) -> None:
-        """Show a future as a branch of the current line, until it is a world line."""
-        head = self.tree.head
+        """Show a future as a branch of the line that it continues, until it is a world line."""
         if changed.removed_at:
             self.futures.pop(changed.key, None)
             left = self.lines.world_lines.left
@@ -794,8 +795,23 @@ class TimelineModel:
                 self.rows.reset(self.tree.lay())
         else:
             self.futures[changed.key] = changed
-            self._grown_after.setdefault(changed.key, head.uid if head is not None else "")
+            if changed.key not in self._grown_after:
+                self._grown_after[changed.key] = self._before_future(changed)
         self._grow()
+
+    def _before_future(self, one: FutureChanged) -> CheckpointNode | None:
+        """Return the checkpoint after which a future begins, as the lines are now; None for the beginning of a line."""
+        live = self.tree.live
+        points = self.path_of(one.from_line) or live
+        if not one.uid:
+            return points[-1] if points else None
+        # Its line may have been left, or deleted, since it began.
+        left = reversed(self.lines.world_lines.left.values())
+        for path in (points, live, *(line.path.points for line in left)):
+            for place in range(len(path) - 1, -1, -1):
+                if path[place].uid == one.uid:
+                    return path[place - 1] if place else None
+        return live[-1] if live else None
 
     def future_of(self, world_line: int) -> FutureChanged | None:
         """Return the future that became a world line; None if the line was none."""
@@ -806,24 +822,19 @@ class TimelineModel:
             self._grow()
 
     def _grow(self) -> None:
-        """Attach the futures to the current line, which may have changed; where their checkpoint is gone, to its end."""
-        live, before = self.tree.live, self._grown_at
-        places: dict[int, list[FutureChanged]] = {}
-        for one in self.futures.values():
-            if one.world_line or (one.is_over and not one.step):
-                continue
-            index = self.find(one.uid, -1) if one.uid else None
-            if index is None and not one.uid:
-                after = self.find(self._grown_after[one.key], -1)
-                index = after + 1 if after is not None else None
-            places.setdefault(len(live) if index is None else index, []).append(one)
-        self.tree.grow({self.tree.key_below(index): found for index, found in places.items()})
-        self._grown_at = frozenset(places)
-        if self._grown_at == before:
+        """Attach the futures to the lines, which may have changed; where their checkpoint is gone, to the end of the current one."""
+        before = self._grown_at
+        growing = [
+            (one, self._grown_after[one.key])
+            for one in self.futures.values()
+            if not (one.world_line or (one.is_over and not one.step))
+        ]
+        self._grown_at = places = self.tree.grow(growing)
+        if places == before:
             for index in places:
                 self.rows.regrow(index)
         else:
-            self.rows.reset(min(*before, *places, len(live)))
+            self.rows.reset(min(*before, *places, len(self.tree.live)))
 
     def toggle(self, row: TimelineRow) -> Key | None:
         """Fold or unfold the line or turn of a row; return the key of the row to select then."""

@@ -9,7 +9,7 @@ for any number of changes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
@@ -176,6 +176,7 @@ class Builder:
         for line in self._tree.forks(key):
             if not self.needle and not line.is_open:
                 yield TimelineRow("line", order, lanes, line=line)
+                yield from self._named(self._inner(line), lanes, order)
                 continue
             is_named = False
             for row in self._inside(line, lanes + "l", order):
@@ -189,7 +190,21 @@ class Builder:
 
     def _growing(self, key: int, lanes: str, order: int) -> Iterator[TimelineRow]:
         """Yield the rows of the futures that branch off after a checkpoint or root, the first one at the top."""
-        for future in reversed(self._tree.growing(key)):
+        return self._named(self._tree.growing(key), lanes, order)
+
+    def _inner(
+        self, line: WorldLineNode, hidden: Sequence[CheckpointNode] | None = None
+    ) -> list[FutureChanged]:
+        """Return the futures inside a world line, or only those behind checkpoints that are not shown."""
+        inside = self._tree.growing_inside(line)
+        keys = {one.key for one in hidden} if inside and hidden is not None else set[int]()
+        return [future for key, future in inside if hidden is None or key in keys]
+
+    def _named(
+        self, futures: Sequence[FutureChanged], lanes: str, order: int
+    ) -> Iterator[TimelineRow]:
+        """Yield the rows of futures, the first one at the top."""
+        for future in reversed(futures):
             if self.needle in f"{future_name(future)}\n{future.model}".lower():
                 yield TimelineRow("facts", order, lanes, future=future)
                 yield TimelineRow("future", order, lanes, future=future)
@@ -206,6 +221,8 @@ class Builder:
             for row in self._inside(line, lanes + "b", order):
                 is_found = is_found or row is not None
                 yield row
+        else:
+            yield from self._named(self._inner(line), lanes, order)
         if is_found:
             yield TimelineRow("base", order, lanes, line=line)
 
@@ -221,11 +238,15 @@ class Builder:
             yield from self._forks(line.root, lanes, order)
         shown = checkpoints
         hidden = 0
+        inner: list[FutureChanged] = []
         if not self.needle and not line.is_whole and len(checkpoints) > SHORT:
-            shown = checkpoints[-SHORT + 1 :] if line.is_base else checkpoints[: SHORT - 1]
-            hidden = len(checkpoints) - len(shown)
+            split = 1 - SHORT if line.is_base else SHORT - 1
+            parts = checkpoints[:split], checkpoints[split:]
+            rest, shown = parts if line.is_base else parts[::-1]
+            hidden, inner = len(rest), self._inner(line, rest)
         if hidden and line.is_base:
             yield TimelineRow("more", order, lanes, line=line, hidden=hidden)
+            yield from self._named(inner, lanes, order)
         for checkpoint in shown:
             yield from self._base(checkpoint, lanes, order)
             is_tip = not hidden and checkpoint is checkpoints[-1] and not line.is_base
@@ -236,6 +257,7 @@ class Builder:
             )
             yield from self._forks(checkpoint.key, lanes, order)
         if hidden and not line.is_base:
+            yield from self._named(inner, lanes, order)
             yield TimelineRow("more", order, lanes, line=line, is_tip=True, hidden=hidden)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
@@ -284,6 +284,12 @@ class WorldLineNode:
                 return f"{checkpoint.calls[0].name} {checkpoint.calls[0].target}".rstrip()
         return ""
 
+    def holds(self, checkpoint: CheckpointNode) -> bool:
+        """Return whether a checkpoint is one of its own."""
+        own = self.checkpoints
+        at = checkpoint.index - own[0].index if own else -1
+        return 0 <= at < len(own) and own[at] is checkpoint
+
     @property
     def row_key(self) -> Key:
         """The key by which the row with this line's name is selected."""
@@ -333,6 +339,8 @@ class Tree:
         self._held: dict[int, CheckpointNode] = {}
         """The checkpoints after which lines branch off, by key."""
         self._grown: dict[int, list[FutureChanged]] = {}
+        self._grown_inside: dict[int, list[tuple[int, FutureChanged]]] = {}
+        """The futures inside a world line, by its number, each with the key of the checkpoint or root there that leads to it."""
 
     @property
     def live(self) -> list[CheckpointNode]:
@@ -363,9 +371,66 @@ class Tree:
         """Return the futures that branch off after a checkpoint or root, by its key, and have no world line yet."""
         return self._grown.get(key, ())
 
-    def grow(self, futures: Mapping[int, list[FutureChanged]]) -> None:
-        """Have these futures, and no others, branch off after checkpoints or roots, by their keys."""
-        self._grown = dict(futures)
+    def growing_inside(self, line: WorldLineNode) -> Sequence[tuple[int, FutureChanged]]:
+        """Return the futures that branch off inside a world line or a branch of it, each with the key of the checkpoint or root
+        of the line that leads to it.
+        """
+        return self._grown_inside.get(line.n, ())
+
+    def grow(
+        self, futures: Iterable[tuple[FutureChanged, CheckpointNode | None]]
+    ) -> frozenset[int]:
+        """Have these futures, and no others, branch off, each after a checkpoint; None is before the first one of the live line.
+        Where that is on no line any more, it is the end of the live line.
+
+        Returns:
+            the indexes of the live checkpoints before which the rows of the futures are.
+        """
+        self._grown, self._grown_inside = {}, {}
+        places: set[int] = set()
+        for future, after in futures:
+            way = self._way_in(after)
+            at = after if way is not None else self.head
+            inside, place = way if way is not None else ((), len(self.live))
+            places.add(place)
+            self._grown.setdefault(at.key if at is not None else self.root, []).append(future)
+            for n, through in inside:
+                self._grown_inside.setdefault(n, []).append((through, future))
+        return frozenset(places)
+
+    def _way_in(self, after: CheckpointNode | None) -> tuple[Sequence[tuple[int, int]], int] | None:
+        """Find a checkpoint from the live line inwards; None if it is on no line.
+
+        Returns:
+            the world lines around the checkpoint by number, innermost first, each with the key of the checkpoint or root that
+            leads to it; and the index of the live checkpoint below which the outermost of them is.
+        """
+        ways: list[tuple[int, int]] = []
+        at, line, is_below = after, None, False
+        # In a damaged record lines may be attached to one another.
+        for _ in range(2 * len(self.lines) + 1):
+            if at is not None:
+                if _is_on(self.live, at):
+                    return ways, at.index if is_below else at.index + 1
+                line = next((one for one in self.lines.values() if one.holds(at)), None)
+                if line is None:
+                    return None
+                ways.append((line.n, at.key))
+            if line is None:
+                return ways, 0
+            is_below = line.is_base
+            if is_below:
+                at = self._held.get(self._summary_above(line))
+            elif (at := self._held.get(line.parent)) is None:
+                root = line.parent
+                line = next((one for one in self.lines.values() if one.root == root), None)
+                if line is not None:
+                    ways.append((line.n, root))
+        return None
+
+    def _summary_above(self, line: WorldLineNode) -> int:
+        """Return the key of the summary that replaced a line completely; 0 if there is none."""
+        return next((key for key, one in self._bases.items() if one is line), 0)
 
     def base(self, checkpoint: CheckpointNode) -> WorldLineNode | None:
         """Return the line that this compaction replaced completely; None if there is none."""

@@ -650,7 +650,6 @@ class TranscriptModel:
         """Whether the last event was an undo, redo or jump."""
         self._spare: CheckpointCreated | None = None
         """The checkpoint of a turn whose message was not published yet."""
-        self._pins: frozenset[tuple[str, int]] = frozenset()
         self._had_pins = False
         """Whether a message was ever pinned."""
         self._pause: ApprovalRequest | None = None
@@ -793,17 +792,17 @@ class TranscriptModel:
             case LineChanged():
                 change = self._switched(event, told, at)
                 # The blocks that come back have the pins of the time when their line was left.
-                return both(change, self._pin(self._pins)) if self._had_pins else change
+                return both(change, self._pin(self._list.pins)) if self._had_pins else change
             case MarksChanged(pins=pins):
                 # A bookmark changes no block.
                 told_pins = frozenset(pins)
-                return self._pin(told_pins) if told_pins != self._pins else NOTHING
+                return self._pin(told_pins) if told_pins != self._list.pins else NOTHING
             case _:
                 return NOTHING
 
     def _pin(self, pins: frozenset[tuple[str, int]]) -> Change:
         """Set the pinned messages, each as the uid of its checkpoint and its index after that."""
-        self._pins, change = pins, NOTHING
+        self._list.pins, change = pins, NOTHING
         self._had_pins |= bool(pins)
         uids = {uid for uid, _ in pins}
         # There may be tens of thousands of blocks, and few of them are or were pinned.

@@ -15,6 +15,7 @@ from kimi_tui.wire.events import (
     EventRecord,
     FutureChanged,
     FutureStatus,
+    LineChanged,
 )
 
 
@@ -131,6 +132,79 @@ def test_futures_stay_where_a_rewind_takes_their_checkpoint_away() -> None:
     event = ContextReverted("rewind", cut.id, cut.uid, live[-1].id, 9, 1, 1, 10, 5)
     model.apply(EventRecord(9_000, 0.0, event))
     assert shown(model) == [1]
+
+
+def around(model: TimelineModel, number: int) -> list[str]:
+    """Return the rows below and above a future: its own are left out, lines are named by number, checkpoints by number and lanes."""
+    rows = [
+        f"line {row.line.n}"
+        if row.names_line and row.line is not None
+        else f"{row.kind} {row.lanes}{row.checkpoint.id if row.checkpoint else ''}"
+        if row.future is None
+        else f"{row.kind} {row.lanes}{row.future.number}"
+        for row in (model.rows[at] for at in range(len(model.rows)))
+    ]
+    places = [at for at, row in enumerate(rows) if row.split(" ")[-1].lstrip("lb") == str(number)]
+    places = [at for at in places if rows[at].startswith(("facts", "future"))]
+    assert len(places) == 2
+    return [rows[places[0] - 1], rows[places[0]], *rows[places[1] + 1 : places[1] + 2]]
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_future_of_another_line_stands_at_that_line(n: int) -> None:
+    model = story()
+    line = model.tree.lines[n]
+    own = line.checkpoints
+    end = FutureChanged("end", "g", 7, state="running", from_line=n)
+    inside = replace(end, key="inside", number=8, checkpoint_id=own[2].id, uid=own[2].uid)
+    first = replace(end, key="first", number=9, checkpoint_id=own[0].id, uid=own[0].uid)
+    model.show_futures([end, inside, first])
+    # Folded, the line has those inside above its name; the one that begins where the line does branches off beside it.
+    assert around(model, 8)[0] == f"line {n}"
+    assert shown(model)[-3:] == [8, 7, 9]
+    rows = [model.rows[at] for at in range(len(model.rows))]
+    name = next(row for row in rows if row.line is line)
+    model.toggle(name)
+    assert around(model, 8) == [f"checkpoint l{own[1].id}", "facts l8", f"checkpoint l{own[2].id}"]
+    assert shown(model)[-3:] == [8, 7, 9]
+    # Its end is one of the steps that are not shown, if there are many.
+    hidden = len(own) > 6
+    before = own[4] if hidden else own[-1]
+    assert around(model, 7)[0] == f"checkpoint l{before.id}"
+    if hidden:
+        more = next(row for row in model.rows if row.kind == "more")
+        model.toggle(more)
+        assert around(model, 7)[0] == f"checkpoint l{own[-1].id}"
+    model.toggle(name)
+    assert shown(model)[-3:] == [8, 7, 9]
+
+
+def test_a_future_of_what_a_compaction_replaced_stands_below_the_summary() -> None:
+    model = story()
+    base = model.tree.lines[1]
+    model.show_futures([FutureChanged("end", "g", 7, state="running", from_line=1)])
+    assert shown(model) == [7]
+    assert [row.kind for row in model.rows][:3] == ["facts", "future", "base"]
+    model.toggle(model.rows[2])
+    assert around(model, 7)[0] == f"checkpoint b{base.checkpoints[-1].id}"
+
+
+def test_a_future_stays_with_its_line_when_that_is_left_and_comes_back() -> None:
+    model = story()
+    one = begins(model, -2, 1)
+    model.show_futures([one])
+    live = list(model.tree.live)
+    cut = live[-4]
+    model.apply(
+        EventRecord(
+            9_000, 0.0, ContextReverted("rewind", cut.id, cut.uid, live[-1].id, 9, 1, 1, 10, 5)
+        )
+    )
+    assert around(model, 1)[0] == "line 9"
+    model.apply(EventRecord(9_001, 0.0, CheckpointCreated(cut.id, "new", "user")))
+    assert around(model, 1) == ["line 9", "facts 1", "gap "]
+    model.apply(EventRecord(9_002, 0.0, LineChanged("undo", 10, 9, "")))
+    assert around(model, 1) == [f"checkpoint {live[-3].id}", "facts 1", f"checkpoint {live[-2].id}"]
 
 
 def test_a_future_with_a_world_line_of_its_own_has_no_second_branch() -> None:

@@ -416,6 +416,27 @@ def test_blocks_that_come_back_have_no_pin_that_was_taken_away_meanwhile() -> No
     assert not block.pinned
 
 
+def test_all_that_comes_of_a_message_is_pinned_if_it_was_pinned_while_it_was_written() -> None:
+    model = TranscriptModel()
+    events: list[Event] = [
+        CheckpointCreated(0, "turn", "user"),
+        TurnBegin("Look."),
+        CheckpointCreated(1, "step", "step"),
+        ThinkPart("Where?"),
+        MarksChanged((), (("step", 0),)),
+        TextPart("Here."),
+        ToolCall("step:0", "ReadFile", "{}"),
+        TurnEnd("done"),
+        CheckpointCreated(2, "next", "user"),
+        TurnBegin("Thanks."),
+    ]
+    for event in events:
+        model.apply(EventRecord(0, 0.0, event))
+    of_step = [block for block in model.blocks if block.uid == "step"]
+    assert [block.pinned for block in of_step] == [True] * 3
+    assert [block.pinned for block in model.blocks if block not in of_step] == [False] * 2
+
+
 def test_a_jump_into_a_line_takes_it_up_to_there() -> None:
     talk = quoted_fields()
     model = shown(talk)

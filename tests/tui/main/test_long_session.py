@@ -48,6 +48,10 @@ async def one(session: LongSession, home: Path, server: ChatServer) -> AsyncIter
     """The app on the session."""
     async with opened(session, home, server.base_url) as desk:
         await desk.sees("One index runs past the end")
+        soul = desk.screen.conversation.soul
+        assert soul is not None
+        # A preview that is opened before says that the files are not known yet.
+        await soul.files_ready()
         yield desk
 
 
