@@ -108,3 +108,10 @@ def _image_title(names: Sequence[str]) -> str:
     if not known:
         return "Image" if len(names) < 2 else f"{len(names)} images"
     return f"{'Image' if len(known) == 1 else 'Images'} {', '.join(known)}"
+
+
+def sentences(text: str, advice: str) -> str:
+    """Return what happened and what to do about it as one text."""
+    if not (text and advice):
+        return text or advice
+    return f"{text if text[-1:] in '.!?' else f'{text}.'} {advice}"

@@ -146,6 +146,7 @@ TESTS = {
     "tools/sandbox/view.py": "tools/sandbox/test_view.py tools/test_past_command.py",
     "tools/session_tools.py": "soul/test_dmail.py soul/test_tool_calls.py soul/test_request_form.py",
     "tools/skill.py": "soul/test_skills.py",
+    "tools/supervisor.py": "tools/test_supervis*.py tools/test_prepared.py",
     "tools/text.py": "tools/test_read_file.py tools/test_file_edit.py tools/test_grep.py",
     "workspace/base.py": "tools/test_past_command.py workspace/test_diff.py",
     "workspace/common_lines.py": "workspace/test_common_lines.py workspace/test_blame.py workspace/test_patch.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.cases import each
 
-from kimi_tui.display_names import titled
+from kimi_tui.display_names import sentences, titled
 
 CHIP = "[image login page.png 1280x800 ~1.4k]"
 
@@ -36,3 +36,12 @@ CHIP = "[image login page.png 1280x800 ~1.4k]"
 )
 def test_a_title_has_words_or_names(text: str, names: list[str], title: str) -> None:
     assert titled(text, names) == title
+
+
+def test_what_happened_and_what_to_do_are_two_sentences() -> None:
+    assert sentences("It cannot be reached: refused", "Check it.") == (
+        "It cannot be reached: refused. Check it."
+    )
+    assert sentences("It is full.", "Wait.") == "It is full. Wait."
+    assert sentences("It is full", "") == "It is full"
+    assert sentences("", "Wait.") == "Wait."

@@ -20,8 +20,8 @@ from kimi_tui.app_paths import config_dir, data_dir, home_dir
 from kimi_tui.config.custom_commands import CustomCommand, custom_commands, were_shown
 from kimi_tui.config.model_choice import ModelChoice, Overrides, choose_model
 from kimi_tui.config.settings import ConfigError
+from kimi_tui.display_names import sentences
 from kimi_tui.foreign_text import one_line
-from kimi_tui.headless.output import sentences
 from kimi_tui.images import Image
 from kimi_tui.llm.dialects import DEFAULT
 from kimi_tui.llm.errors import LLMError

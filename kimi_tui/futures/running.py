@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from kimi_tui import lenient_json
 from kimi_tui.agent_parts import REFUSED
 from kimi_tui.app_paths import log_words
+from kimi_tui.display_names import sentences
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures import PREFIX
@@ -43,7 +44,6 @@ from kimi_tui.futures.world_line import (
     stored_states,
     write_note,
 )
-from kimi_tui.headless.output import sentences
 from kimi_tui.prompts import prompt
 from kimi_tui.session.errors import SessionError, SessionLocked
 from kimi_tui.session.session import Session

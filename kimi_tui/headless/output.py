@@ -87,13 +87,6 @@ def complain(text: str) -> None:
     _to_stderr(f"kimi-tui: {one_line(text)}")
 
 
-def sentences(text: str, advice: str) -> str:
-    """Return what happened and what to do about it as one text."""
-    if not advice:
-        return text
-    return f"{text if text[-1:] in '.!?' else f'{text}.'} {advice}"
-
-
 def progress(text: str) -> None:
     """Write a line of progress to standard error."""
     _to_stderr(one_line(text))

@@ -6,8 +6,8 @@ import json
 import time
 from typing import Any, NamedTuple, cast
 
+from kimi_tui.display_names import sentences
 from kimi_tui.foreign_text import clean_source
-from kimi_tui.headless.output import sentences
 from kimi_tui.program import BUDGET, CIRCLES, CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED
 from kimi_tui.soul.kimisoul import WAIT_QUESTION
 from kimi_tui.soul.loop import GO_ON_QUESTION

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from kimi_tui.base_url import shown_url
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.config.settings import ConfigError
+from kimi_tui.display_names import sentences
 from kimi_tui.foreign_text import one_line
 from kimi_tui.headless.checks import check, check_prices, ephemeral, with_options
 from kimi_tui.headless.options import HeadlessOptions
-from kimi_tui.headless.output import Output, OutputGone, complain, progress, sentences
+from kimi_tui.headless.output import Output, OutputGone, complain, progress
 from kimi_tui.headless.standard_input import StandardInput
 from kimi_tui.headless.wire_lines import EventLines, json_line
 from kimi_tui.launch import CannotOpen, Launch, launch_of

@@ -59,7 +59,10 @@ def take(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str] = os.
             case "permission":
                 return _take_permission(setting, work_dir, environ)
     except (OSError, ValueError, BadEntry, ConfigError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            at = f"{short(Path(error.filename))}: " if isinstance(error.filename, str) else ""
+            reason = at + error.strerror
         raise NotTaken(f"{setting.name} was not imported: {reason}.") from error
 
 

@@ -19,7 +19,8 @@ from typing import Any, Literal, NamedTuple
 
 from kimi_tui.foreign_text import shown_name
 from kimi_tui.projection.session_model import Report, SessionModel
-from kimi_tui.projection.timeline_tree import CheckpointNode, Future
+from kimi_tui.projection.timeline_tree import CheckpointNode
+from kimi_tui.projection.token_peaks import Future, PeaksFrom, TokenPeaks
 from kimi_tui.projection.world_lines import WorldLines
 from kimi_tui.wire.events import (
     SUMMARIES,
@@ -488,6 +489,9 @@ class UpcomingCheckpoints:
                     pass
         if self._checkpoints:
             self._checkpoints[-1].tokens_end = used
+        # Each moment that is played asks for those after it.
+        self._peaks = TokenPeaks()
+        self._peaks.savings(self._checkpoints)
         self._newest: tuple[int, str, Future] | None = None
 
     def _add(self, position: int, event: CheckpointCreated, tokens: int, at: float) -> None:
@@ -518,7 +522,11 @@ class UpcomingCheckpoints:
             newest = self._newest = (
                 first,
                 awaited,
-                Future(tuple(self._checkpoints[first:]), awaited),
+                Future(
+                    tuple(self._checkpoints[first:]),
+                    awaited,
+                    PeaksFrom(self._peaks, self._checkpoints, first),
+                ),
             )
         return newest[2]
 

@@ -290,19 +290,6 @@ class WorldLineNode:
         return ("line", self.n)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Future:
-    """The checkpoints that a replay has not reached yet.
-
-    Attributes:
-        checkpoints: the checkpoints, oldest first.
-        awaited: the uid of the next D-Mail or compaction among them; empty for none.
-    """
-
-    checkpoints: tuple[CheckpointNode, ...]
-    awaited: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Revert:
     """The newest revert of the live line, for its animation.
@@ -535,6 +522,14 @@ def _root(origin: int) -> int:
 
 
 _KEY = attrgetter("key")
+_LONG = 2_000
+"""The checkpoints of a line's own from which on they are not listed: there are never many such lines."""
+
+
+def _is_on(points: Sequence[CheckpointNode], checkpoint: CheckpointNode) -> bool:
+    """Return whether a checkpoint is on a line; it has the same place on all lines that have it."""
+    index = checkpoint.index
+    return index < len(points) and points[index] is checkpoint
 
 
 class _Taken:
@@ -543,16 +538,21 @@ class _Taken:
     def __init__(self, live: Path[CheckpointNode]) -> None:
         self._live = live.points
         self._keys: set[int] = set()
+        self._long: list[list[CheckpointNode]] = []
+        """The lines that had very many checkpoints of their own: listing each of these would take long."""
         self.origins = {live.origin}
 
     def is_live(self, checkpoint: CheckpointNode) -> bool:
         """Return whether a checkpoint is on the live line."""
-        live, index = self._live, checkpoint.index
-        return index < len(live) and live[index] is checkpoint
+        return _is_on(self._live, checkpoint)
 
     def has(self, checkpoint: CheckpointNode) -> bool:
         """Return whether a checkpoint was placed."""
-        return self.is_live(checkpoint) or checkpoint.key in self._keys
+        return (
+            _is_on(self._live, checkpoint)
+            or checkpoint.key in self._keys
+            or any(_is_on(points, checkpoint) for points in self._long)
+        )
 
     def rest(self, path: Path[CheckpointNode]) -> list[CheckpointNode]:
         """Return the checkpoints at the end of a line that were not placed yet."""
@@ -563,5 +563,9 @@ class _Taken:
 
     def take(self, path: Path[CheckpointNode], own: Sequence[CheckpointNode]) -> None:
         """Mark these checkpoints as placed."""
-        self._keys.update(map(_KEY, own))
+        if len(own) < _LONG:
+            self._keys.update(map(_KEY, own))
+        else:
+            # A line that continues what a compaction replaced has more checkpoints than that path.
+            self._long.append(max(path.points, list(own), key=len))
         self.origins.add(path.origin)

@@ -7,6 +7,7 @@ in proportion to the columns of the curve, and not to the checkpoints of the ses
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kimi_tui.projection.timeline_tree import CheckpointNode
@@ -99,3 +100,35 @@ class TokenPeaks:
             return False
         self._groups.append(_peak_of(points, start, start + GROUP))
         return True
+
+
+class PeaksFrom(NamedTuple):
+    """The peaks of the checkpoints of a line from one on, by those of the whole line, which stays as it is."""
+
+    whole: TokenPeaks
+    points: Sequence[CheckpointNode]
+    first: int
+
+    def largest(self, points: Sequence[CheckpointNode], start: int, end: int) -> int:
+        """Return what `TokenPeaks.largest` does."""
+        return self.whole.largest(self.points, self.first + start, self.first + end)
+
+    def savings(self, points: Sequence[CheckpointNode]) -> list[int]:
+        """Return what `TokenPeaks.savings` does."""
+        found = self.whole.savings(self.points)
+        return [place - self.first for place in found if place >= self.first]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Future:
+    """The checkpoints that a replay has not reached yet.
+
+    Attributes:
+        checkpoints: the checkpoints, oldest first.
+        awaited: the uid of the next D-Mail or compaction among them; empty for none.
+        peaks: what is known of their figures; None for nothing.
+    """
+
+    checkpoints: tuple[CheckpointNode, ...]
+    awaited: str = ""
+    peaks: PeaksFrom | None = None

@@ -288,7 +288,8 @@ class Reverts:
         laid = _rearrange(before, base, summary, told.replaced, blocks.stretches[-1])
         _fill(card, event)
         card.below = frozenset(one.key for one in laid.kept)
-        old = next((one for one in before if summary.was and one.uid == summary.was), None)
+        named = before if summary.was else ()
+        old = next((one for one in named if one.uid == summary.was), None)
         if isinstance(old, CompactionBlock):
             # The edit changed only the text: the saving is still that of the original summary.
             card.edited, card.automatic, card.below = True, old.automatic, old.below
@@ -650,6 +651,8 @@ class TranscriptModel:
         self._spare: CheckpointCreated | None = None
         """The checkpoint of a turn whose message was not published yet."""
         self._pins: frozenset[tuple[str, int]] = frozenset()
+        self._had_pins = False
+        """Whether a message was ever pinned."""
         self._pause: ApprovalRequest | None = None
         """The pending question of the program while the turn is paused."""
         self.work_dir = work_dir
@@ -790,7 +793,7 @@ class TranscriptModel:
             case LineChanged():
                 change = self._switched(event, told, at)
                 # The blocks that come back have the pins of the time when their line was left.
-                return both(change, self._pin(self._pins))
+                return both(change, self._pin(self._pins)) if self._had_pins else change
             case MarksChanged(pins=pins):
                 # A bookmark changes no block.
                 told_pins = frozenset(pins)
@@ -801,6 +804,7 @@ class TranscriptModel:
     def _pin(self, pins: frozenset[tuple[str, int]]) -> Change:
         """Set the pinned messages, each as the uid of its checkpoint and its index after that."""
         self._pins, change = pins, NOTHING
+        self._had_pins |= bool(pins)
         uids = {uid for uid, _ in pins}
         # There may be tens of thousands of blocks, and few of them are or were pinned.
         for block in [one for one in self.blocks if one.pinned or one.uid in uids]:
@@ -1147,13 +1151,20 @@ class StepTokens:
     def cut(self, checkpoint: int) -> None:
         """Forget the checkpoints from this one on, which were dropped."""
         self._current = None
-        dropped: Iterable[int] = range(checkpoint, self._largest + 1)
-        # A rewind takes time in proportion to what it drops; but a damaged record may have any numbers.
-        if self._largest - checkpoint > len(self._known):
-            dropped = [known for known in self._known if known >= checkpoint]
-        for one in dropped:
-            self._known.pop(one, None)
-            self._sent.discard(one)
+        known, sent = self._known, self._sent
+        # The time is in proportion to the smaller part, that which goes or that which stays; but a damaged record may have any
+        # numbers.
+        if max(0, checkpoint) < self._largest + 1 - checkpoint:
+            stay: Iterable[int] = range(checkpoint) if checkpoint < len(known) else known
+            self._known = {one: known[one] for one in stay if one < checkpoint and one in known}
+            self._sent = {one for one in self._known if one in sent}
+        else:
+            going: Iterable[int] = range(checkpoint, self._largest + 1)
+            if self._largest - checkpoint > len(known):
+                going = [one for one in known if one >= checkpoint]
+            for one in going:
+                known.pop(one, None)
+                sent.discard(one)
         self._largest = min(self._largest, checkpoint - 1)
 
 

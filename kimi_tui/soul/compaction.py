@@ -225,8 +225,7 @@ class SimpleCompaction:
         # Reading and counting hundreds of thousands of characters would block the event loop.
         images = await asyncio.to_thread(_images, plan.old, room // 2) if with_images else []
         shown = message_tokens(Message(role="user", content=images))
-        text = await asyncio.to_thread(conversation_text, plan.old, room - shown)
-        question = f"{text}\n\n---\n\n{task}"
+        question = await asyncio.to_thread(_question, plan.old, room - shown, task)
         request = Message(
             role="user", content=[TextPart(text=question), *images] if images else question
         )
@@ -244,6 +243,11 @@ class SimpleCompaction:
             completion.usage.cached,
             completion.usage.output,
         )
+
+
+def _question(messages: Sequence[Message], room: int, task: str) -> str:
+    """Return the conversation as one text of at most so many tokens, with what is asked about it."""
+    return f"{conversation_text(messages, room)}\n\n---\n\n{task}"
 
 
 def summary_tokens(window: int) -> int:

@@ -29,6 +29,7 @@ from kimi_tui.config.permissions import FILE_NAME as PERMISSIONS_NAME
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.daemon_threads import in_daemon_thread
+from kimi_tui.display_names import sentences
 from kimi_tui.futures import are_left
 from kimi_tui.launch import (
     FORKED,
@@ -324,7 +325,7 @@ async def open_session(
     except SessionNotFound as error:
         raise CannotOpen(str(error), USAGE) from error
     except LLMError as error:
-        raise CannotOpen(f"{error.message} {error.advice}".strip(), FAILED) from error
+        raise CannotOpen(sentences(error.message, error.advice), FAILED) from error
     except OSError as error:
         where = f" Sessions are kept in {short(data_dir())}; set KIMI_TUI_HOME to change that."
         words = f"{error}{'' if launch.demo else where}"
@@ -508,7 +509,7 @@ async def _first_provider(launch: Launch, session_id: str) -> ChatProvider:
     try:
         return await provider_of(launch, session_id)
     except LLMError as error:
-        raise ModelRefused(f"{error.message} {error.advice}".strip(), FAILED) from error
+        raise ModelRefused(sentences(error.message, error.advice), FAILED) from error
 
 
 async def provider_of(launch: Launch, session_id: str) -> ChatProvider:

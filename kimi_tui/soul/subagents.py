@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kimi_tui import lenient_json
 from kimi_tui.agent_parts import REFUSED
 from kimi_tui.app_paths import log_words
-from kimi_tui.display_names import counted, tokens
+from kimi_tui.display_names import counted, sentences, tokens
 from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
 from kimi_tui.llm.errors import LLMError
@@ -705,7 +705,7 @@ class Subagents(AgentsPart):
             except (MaxStepsReached, BudgetSpent) as error:
                 failed, why = "failed", error.message
             except (LLMError, SoulError, StorageTrouble) as error:
-                failed, why = "failed", f"{error.message} {error.advice}".strip()
+                failed, why = "failed", sentences(error.message, error.advice)
             finally:
                 agent.is_working = False
             return await self._ended(agent, soul, failed, why)
@@ -775,7 +775,7 @@ class Subagents(AgentsPart):
             trouble = error.strerror or str(error)
             log.warning("the files of a sub-agent could not be brought", exc_info=error)
         failed = {"rejected": "stopped", "interrupted": "stopped", "error": "failed"}
-        why = f"{end.error} {end.advice}".strip()
+        why = sentences(end.error, end.advice)
         if end.reason in ("rejected", "interrupted"):
             why = REFUSED if end.reason == "rejected" else _BY_USER
         async with self._held(agent) as soul:

@@ -125,11 +125,13 @@ class Views:
         self._untold.take(records, report_of(self._transcript))
 
     def settle_history(self) -> Generator[None]:
-        """Lay out the timeline of the history, in small steps, before `history_told` shows it."""
+        """Lay out the timeline of the history and sum up its chat, in small steps, before `history_told` shows them."""
         if self._untold is not None:
             if arrangement := self.timeline.model.arrangement:
                 self._untold.session.timeline.arrange(arrangement)
             yield from self._untold.session.timeline.settle()
+            if self._untold.flow is not None:
+                yield from self._untold.flow.sum_up()
 
     def history_told(self) -> None:
         """Show the whole history; the position is kept if its end was being read."""
@@ -189,6 +191,7 @@ class Views:
         for start in range(0, len(blocks), FLOW_SLICE):
             flow.update(blocks[: start + FLOW_SLICE], start)
             yield
+        yield from flow.sum_up()
         yield from session.timeline.settle()
         return flow
 

@@ -10,12 +10,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from support.chat_server import Answer, call, calls, say
 from support.commands import HeldOnce, Place, held_once
 
 from kimi_tui.session.session import Session
+from kimi_tui.soul.bisect import state_at
+from kimi_tui.workspace.manifest import Limits
+from kimi_tui.workspace.tracker import SnapshotScope, Tracker
 
 CHECK = "! grep -q broken src/app.py"
 
@@ -310,3 +315,25 @@ def test_each_way_to_see_past_files_finds_the_step_and_touches_nothing(
     assert times(place.work) == before
     assert left_over(place) == []
     assert not [*(place.folder / "c").glob("kimi-tui/futures/*/*")]
+
+
+def test_the_files_of_a_checkpoint_are_found_by_the_name_that_it_had_before_a_compaction(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "work").mkdir()
+    tracker = Tracker(tmp_path / "work", tmp_path / "files", Limits(), SnapshotScope())
+    assert tracker.first_scan()
+    tracker.mark("former")
+    (tmp_path / "work/a").write_text("later\n")
+    tracker.take_snapshot("agent")
+    tracker.mark("later")
+    past = cast("Any", SimpleNamespace(log=tracker.log))
+    point = cast("Any", SimpleNamespace(was="former", uid="anew", id=1))
+    first, other = (
+        state_at(past, cast("Any", one))
+        for one in (point, SimpleNamespace(was=None, uid="later", id=2))
+    )
+    assert first is not None
+    assert other is not None
+    assert (first.snapshot, other.snapshot) == tuple(tracker.log.snapshots)
+    assert state_at(past, cast("Any", SimpleNamespace(was="no", uid="neither", id=3))) is None

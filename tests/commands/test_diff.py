@@ -6,11 +6,14 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from support.chat_server import Answer, call, say
 from support.commands import Place, Ran
 
+from kimi_tui.commands.diff import complain_of
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
+from kimi_tui.workspace.patch import LeftOut
 
 START = "one\ntwo\nthree\n" + "more\n" * 8
 
@@ -119,3 +122,17 @@ def check_damage(place: Place, session: Session) -> None:
         one.unlink()
     assert place.run("diff").complaint == "This session has no file snapshots."
     assert "no file snapshot of checkpoint #1" in place.run("diff", "1..2").complaint
+
+
+def test_of_very_many_files_that_are_left_out_the_first_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left_out = [LeftOut(f"f{n}", "it is too large for snapshots") for n in range(1_234)]
+    complain_of(left_out, ["the limit is reached"])
+    lines = capsys.readouterr().err.splitlines()
+    n_named = sum("is left out" in line for line in lines)
+    assert 0 < n_named < 100
+    assert f"{1_234 - n_named:,} more files are left out." in lines[n_named]
+    assert "A snapshot is incomplete: the limit is reached" in lines[n_named + 1]
+    complain_of(left_out[:n_named], [])
+    assert "more files" not in capsys.readouterr().err

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from support.commands import Place
 from support.foreign_sessions import FILES, PROJECT
+
+from kimi_tui.app_paths import short
 
 
 @pytest.fixture
@@ -65,6 +68,12 @@ def test_settings_are_listed_and_one_is_imported_by_its_id(pi: Place) -> None:
     assert one["id"] in pi.run("import-settings").out
     assert pi.run("import-settings", "0").complaint.startswith("There is no setting '0'.")
     assert "This needs a terminal to answer" in pi.run("import-settings", one["id"]).err
+    ours = Path(os.environ["KIMI_TUI_HOME"], "mcp.json")
+    ours.mkdir(parents=True)
+    refused = pi.run("import-settings", one["id"], "--yes")
+    assert refused.code == 1
+    assert f"docs was not imported: {short(ours)}: it is a folder" in refused.err
+    ours.rmdir()
     assert "docs was added to " in pi.run("import-settings", one["id"], "--yes").out
     assert pi.run("import-settings", one["id"], "--yes").code == 1
     assert json.loads(pi.run("mcp", "list", "--json").out)[0]["name"] == "docs"

@@ -12,6 +12,7 @@ from support.commands import Place
 from support.soul import stage
 
 from kimi_tui.commands.console import print_table
+from kimi_tui.program import LOCKED
 from kimi_tui.session.lock import SessionLock
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import fits
@@ -517,3 +518,18 @@ def test_a_long_path_does_not_widen_every_row(
     assert lines[1].startswith("data/f1.txt")
     assert lines[1][:50].endswith("xxx.txt")
     assert "…" in lines[1]
+
+
+def test_a_session_that_another_process_has_open_is_changed_by_no_command(place: Place) -> None:
+    session = place.three_turns()
+    lock = SessionLock(session.dir)
+    lock.acquire()
+    try:
+        before = place.files(session)
+        ran = place.run("rewind", 6)
+        assert ran.code == LOCKED
+        assert ran.complaint.startswith(f"This session is open in process {os.getpid()} ")
+        assert ran.complaint.endswith("Fork it to continue in a copy.")
+        assert place.files(session) == before
+    finally:
+        lock.release()

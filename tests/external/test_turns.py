@@ -325,6 +325,16 @@ async def test_lines_that_are_no_messages_change_nothing(desk: AgentDesk, able: 
         assert len(names) < 2_000
 
 
+async def test_an_escape_that_a_step_leaves_open_swallows_nothing_of_the_next_one(
+    desk: AgentDesk,
+) -> None:
+    async with desk.session() as one:
+        said = await one.say("say Before.\x1b]0;", "write a.txt first", "say After.")
+        assert "Before." in said
+        assert "After." in said
+        assert "\x1b" not in said
+
+
 async def test_an_agent_may_ask_any_number_of_questions_one_after_the_other(
     desk: AgentDesk,
 ) -> None:

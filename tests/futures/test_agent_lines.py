@@ -151,6 +151,7 @@ def record(event: ev.Event, source: str = "") -> dict[str, Any]:
 
 async def test_all_that_it_tells_reaches_the_session(scene: Scene) -> None:
     retry = ev.StepRetry(1, 1, 2, 0.5, "busy", status=429)
+    broken = ev.StepRetry(1, 2, 2, 0.5, "broken", status=500)
     refused: list[str] = []
     scene.turns.refused = refused.append  # type: ignore[method-assign]
     scene.plays(
@@ -160,6 +161,7 @@ async def test_all_that_it_tells_reaches_the_session(scene: Scene) -> None:
         record(ev.TextPart("of another"), "other"),
         {"record": "nonsense"},
         record(retry),
+        record(broken),
         {"spent": [1, 2, 3, 0.25]},
         {"spent": [1, 2, 3]},
         {"spent": [1, 2, 3, "x"]},
@@ -173,6 +175,7 @@ async def test_all_that_it_tells_reaches_the_session(scene: Scene) -> None:
         ("begun", "stand-in", ev.ModeChanged("all")),
         ("heard", ev.TextPart("I begin.")),
         ("heard", retry),
+        ("heard", broken),
         ("spent", 0.25),
     ]
     assert refused == ["key"]

@@ -23,9 +23,12 @@ from kimi_tui.filesystem import remove_tree
 from .conftest import answer, contents, make_files, set_environment
 from .test_kills import processes_of
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="Its processes are found in /proc."
-)
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="Its processes are found in /proc."
+    ),
+]
 ENTRY = "import sys\nfrom kimi_tui.cli import main\n{patch}\nsys.exit(main())"
 LONG_S = 60.0
 
@@ -211,20 +214,16 @@ def test_all_that_end(place: Place) -> None:
         ("echo x > src/f1.py; git commit -qam x; exit 0", 0, ["passed", "passed"]),
     ],
 )
-@pytest.mark.exhaustive
 def test_checks(place: Place, check: str, code: int, checks: list[str]) -> None:
     ended = place.run(*two("--check", check))
-    print(ended.code, ended.err, ended.out[:300])
     assert ended.code == code
     assert [one["check"] for one in ended.json["futures"]] == checks
     place.assert_untouched()
 
 
-@pytest.mark.exhaustive
 def test_a_check_that_hangs(place: Place) -> None:
     patch = "import kimi_tui.futures.running as r; r.LONGEST_CHECK_S = 2.0"
     ended = place.run(*two("--check", "echo so far; sleep 1000"), patch=patch)
-    print(ended.code, ended.err, ended.out[:300])
     assert ended.code == 1
     for one in ended.json["futures"]:
         assert (one["check"], one["check_exit"]) == ("failed", 124)
@@ -232,12 +231,10 @@ def test_a_check_that_hangs(place: Place) -> None:
     place.assert_untouched()
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("words", [["do fail"], ["do fail", "do alpha"]])
 @pytest.mark.parametrize("more", [[], ["--check", "true"], ["--take", "best"]])
 def test_those_that_fail(place: Place, words: list[str], more: list[str]) -> None:
     ended = place.run(*(x for one in words for x in ("--message", one)), "--json", *more)
-    print(ended.code, ended.err, ended.out[:300])
     is_good = "--check" in more and "do alpha" in words
     assert ended.code == (0 if is_good else 1)
     assert ended.json["futures"][0]["state"] == "failed"
@@ -246,7 +243,6 @@ def test_those_that_fail(place: Place, words: list[str], more: list[str]) -> Non
         place.assert_untouched()
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("more", [[], ["--check", "test -e alpha.txt"]])
 def test_the_best_is_taken_with_conflicts(place: Place, more: list[str]) -> None:
     run = place.start(*two("--take", "best", *more))
@@ -254,7 +250,6 @@ def test_the_best_is_taken_with_conflicts(place: Place, more: list[str]) -> None
     (place.work / "src" / "f1.py").write_text("mine\n")
     (place.work / "src" / "f3.py").write_text("mine\n")
     ended = run.end()
-    print(ended.code, ended.err, ended.out[:300])
     facts = ended.json
     assert ended.code == 3
     assert facts["taken"] is True
@@ -262,7 +257,6 @@ def test_the_best_is_taken_with_conflicts(place: Place, more: list[str]) -> None
     assert (place.work / "src" / "f1.py").read_text() == "mine\n"
     assert (place.work / "src" / "f3.py").read_text() == "mine\n"
     undone = place.run(command="undo")
-    print(undone)
     assert undone.code == 0
     (place.work / "src" / "f1.py").write_text("x = 1\n")
     (place.work / "src" / "f3.py").write_text("x = 3\n")
@@ -270,7 +264,6 @@ def test_the_best_is_taken_with_conflicts(place: Place, more: list[str]) -> None
     assert not place.left()
 
 
-@pytest.mark.exhaustive
 def test_the_best_is_taken_undone_and_redone(place: Place) -> None:
     ended = place.run(*two("--take", "best", "--check", "true"))
     assert ended.code == 0, ended
@@ -283,12 +276,10 @@ def test_the_best_is_taken_undone_and_redone(place: Place) -> None:
     assert not place.left()
 
 
-@pytest.mark.exhaustive
 def test_the_session_is_open_elsewhere(place: Place) -> None:
     first = place.start("--message", "do wait", "--n", "1", "--json")
     first.until("step 2")
     second = place.run(*two())
-    print(second)
     assert second.code == 4
     assert second.out == ""
     first.interrupt()
@@ -296,7 +287,6 @@ def test_the_session_is_open_elsewhere(place: Place) -> None:
     place.assert_untouched()
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -331,7 +321,6 @@ def test_wrong_usage(place: Place, words: list[str], says: str) -> None:
         ended = place.run(*words, "--json")
     except ValueError as e:  # a zero byte
         pytest.skip(str(e))
-    print(ended.code, ended.err, ended.out[:300])
     assert ended.code == 2, ended
     assert ended.out == ""
     assert says in ended.err
@@ -350,17 +339,14 @@ PHASES: dict[str, tuple[Sequence[str], str]] = {
 }
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_signal_in_each_phase(place: Place, phase: str, number: int) -> None:
     words, line = PHASES[phase]
     run = place.start(*words)
     run.until(line)
-    begun = time.monotonic()
     run.interrupt(number)
     ended = run.end()
-    print(ended.code, time.monotonic() - begun, ended.err)
     assert "Traceback" not in ended.err
     if phase == "estimate" and ended.code < 0:
         # It has not begun to handle signals yet.
@@ -375,7 +361,6 @@ def test_a_signal_in_each_phase(place: Place, phase: str, number: int) -> None:
         place.assert_untouched()
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.3])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_it_opens(place: Place, delay_s: float, number: int) -> None:
@@ -383,14 +368,12 @@ def test_a_signal_while_it_opens(place: Place, delay_s: float, number: int) -> N
     time.sleep(delay_s)
     run.interrupt(number)
     ended = run.end()
-    print(ended.code, ended.err, ended.out[:300])
     if "Fatal Python error: init_import_site" not in ended.err:
         # Python itself had begun.
         assert ended.code in ((130, -2) if number == signal.SIGINT else (143, -15))
     place.assert_untouched()
 
 
-@pytest.mark.exhaustive
 def test_a_second_ctrl_c_ends_it_at_once(place: Place) -> None:
     run = place.start("--message", "do wait", "--json")
     run.until("step 2")
@@ -398,16 +381,12 @@ def test_a_second_ctrl_c_ends_it_at_once(place: Place) -> None:
     time.sleep(0.02)
     run.interrupt()
     ended = run.end()
-    print(ended.code, ended.err, ended.out[:300])
     assert ended.code == 130
-    opened = place.run("1", command="checkpoints")
-    print(opened)
     taken = place.run("--message", "do gamma", "--n", "1", "--json")
     assert taken.code == 0
     place.assert_untouched()
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("more", [["--json"], []])
 @pytest.mark.parametrize("what", ["stdout", "stderr", "both"])
 def test_a_reader_that_has_gone(place: Place, what: str, more: list[str]) -> None:
@@ -424,7 +403,6 @@ def test_a_reader_that_has_gone(place: Place, what: str, more: list[str]) -> Non
     os.close(write)
     out, err = run.process.communicate(timeout=LONG_S)
     code = run.process.returncode
-    print(code, out, err)
     assert "Traceback" not in (err or "")
     assert (place.work / "new" / "alpha").exists() or (place.work / "ask.txt").exists()
     assert code == (1 if what != "stderr" else 0)
@@ -432,12 +410,10 @@ def test_a_reader_that_has_gone(place: Place, what: str, more: list[str]) -> Non
         assert json.loads(out)["taken"]
 
 
-@pytest.mark.exhaustive
 def test_a_full_device_for_the_output(place: Place) -> None:
     with open("/dev/full", "w") as full:
         run = place.start(*two(), stdout=full)
         _, err = run.process.communicate(timeout=LONG_S)
-    print(run.process.returncode, err)
     assert run.process.returncode == 1
     assert "Traceback" not in err
     place.assert_untouched()

@@ -16,6 +16,7 @@ from kimi_tui.commands import sessions
 from kimi_tui.filesystem import Storage
 from kimi_tui.futures import PREFIX
 from kimi_tui.futures.leftovers import take_up
+from kimi_tui.futures.running import Futures
 from kimi_tui.futures.world_line import FutureNote, write_note
 from kimi_tui.launch import Options, launch_of
 from kimi_tui.projection.blocks import MarkBlock
@@ -412,3 +413,39 @@ async def test_a_future_that_another_program_is_just_making_is_left_to_it(scene:
     SessionStore(scene.home).delete(other)
     await take_up(soul)
     assert not made.exists()
+
+
+@pytest.mark.exhaustive
+async def test_a_copy_keeps_a_future_that_the_session_deletes_and_the_other_way_round(
+    scene: Scene,
+) -> None:
+    futures, soul = scene.futures, scene.soul
+    first, second = await futures.start(plan("use alpha", "use beta"))
+    await futures.ended()
+    line = {key: futures.state(key).world_line for key in (first, second)}
+    copy = await soul.session.fork()
+    await futures.prune([first])
+    after = await soul.session.fork()
+    await soul.aclose()
+    for session, keys in ((copy, [first, second]), (after, [second])):
+        opened = await open_session(scene.launch._replace(resume=session.id))
+        there = Futures(opened.soul, scene.launch)
+        assert {one.key for one in there.states} == set(keys)
+        assert set(stored_world_lines(session.dir)) == {line[key] for key in keys}
+        model = SessionModel()
+        for record in await opened.soul.history():
+            model.apply(record)
+        assert set(model.timeline.left_lines) == {line[key] for key in keys}
+        for key in keys:
+            await there.make_current(key)
+            await opened.soul.travel.undo()
+        await there.prune(keys)
+        assert not there.states
+        await opened.soul.aclose()
+    # The session has what it had.
+    again = await scene.again()
+    assert [one.key for one in again.futures.states] == [second]
+    assert agents_there(again) == {"general-201"}
+    await again.futures.make_current(second)
+    assert await said_by(again, "general-201") == ["I did beta."]
+    await again.soul.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 import pytest
 from support.made_images import flat, saved
@@ -145,6 +146,20 @@ async def test_what_others_changed_meanwhile_is_a_conflict_and_stays(scene: Scen
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(("network", "check"), [(True, "passed"), (False, "failed")])
+async def test_a_check_reaches_a_server_only_if_the_plan_allows_it(
+    scene: Scene, network: bool, check: str
+) -> None:
+    port = urlsplit(scene.server.base_url).port
+    connects = f"exec 3<> /dev/tcp/127.0.0.1/{port}"
+    (key,) = await scene.futures.start(
+        FuturesPlan(Target(END), (Variant("do gamma"),), check=connects, network=network)
+    )
+    await scene.futures.ended()
+    assert scene.futures.state(key).check == check
+
+
+@pytest.mark.exhaustive
 async def test_a_future_is_steered_asked_and_stopped(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +247,9 @@ async def test_the_past_of_a_future_is_that_of_the_line_that_it_continues(scene:
     await soul.run("Second.")
     at = soul.session.context.checkpoints[2].id
     await soul.travel.rewind(Target(at))
+    # The end of the current line is within the other one now.
+    (within,) = await futures.start(FuturesPlan(Target(END, 1), (Variant("do wait"),)))
+    assert await past(within) == ["Say hello.", "Second."]
     await soul.run("Third.")
     (beside,) = await futures.start(FuturesPlan(Target(END, 1), (Variant("do wait"),)))
     (before,) = await futures.start(FuturesPlan(Target(at, 1), (Variant("do wait"),)))

@@ -47,7 +47,7 @@ from kimi_tui.llm.errors import (
 )
 from kimi_tui.llm.message import ImagePart, ImageURL, Message, user_message
 from kimi_tui.llm.models import chat_models
-from kimi_tui.llm.openai_compatible import OpenAICompatible
+from kimi_tui.llm.openai_compatible import OpenAICompatible, _end
 from kimi_tui.llm.provider import Completion, StreamItem, TextDelta, ToolSpec
 from kimi_tui.llm.transport import RestrictedClient
 
@@ -709,3 +709,20 @@ async def test_a_prompt_cut_without_a_word_is_noticed(server: ChatServer, connec
     for _ in range(2):
         with pytest.raises(ContextOverflowError, match="did not answer"):
             await complete(stream_answer(small, "", [], long))
+
+
+async def test_an_answer_that_came_as_its_request_was_given_up_is_closed() -> None:
+    class Answered:
+        is_closed = False
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    async def send() -> Any:
+        return None, response
+
+    response = Answered()
+    sending = asyncio.ensure_future(send())
+    await asyncio.wait({sending})
+    await _end(sending)
+    assert response.is_closed

@@ -29,6 +29,7 @@ from kimi_tui.llm.request import (
     Recipient,
     RequestBuilder,
     build_request,
+    plain_schema,
     sent_messages,
 )
 from kimi_tui.prompts import COMPACTION_START
@@ -283,3 +284,11 @@ def test_a_long_conversation_is_looked_through_once_and_no_further_than_it_is_kn
     others = _Counted([history[0], user_message("another"), *history[2:]])
     assert builder.build_soon(replace(request, history=others), GENERIC) is None
     assert others.n_looked_at == 2
+
+
+def test_moonshot_gets_only_names_that_are_required_and_known() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "b"]}
+    assert plain_schema(schema, flavour="moonshot")["required"] == ["a"]
+    unknown = plain_schema({**schema, "required": ["b"]}, flavour="moonshot")
+    assert "required" not in unknown
+    assert plain_schema(schema)["required"] == ["a", "b"]

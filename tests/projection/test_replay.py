@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -257,6 +258,8 @@ def test_the_curve_has_room_for_what_was_and_what_comes() -> None:
         for width in (1, 2, 7, 35):
             columns = columns_of(tree.before_now(), tree.live, width, future)
             assert len(columns) <= width
+            alone = replace(future, peaks=None)
+            assert columns == columns_of(tree.before_now(), tree.live, width, alone)
             if width > 1 and tree.live:
                 assert [c.mark for c in columns].count("playhead") == 1
                 assert any(c.is_ahead for c in columns) == bool(future.checkpoints)

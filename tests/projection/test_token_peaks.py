@@ -55,6 +55,7 @@ def test_peaks_are_those_of_the_checkpoints(changes: list[tuple[str, int]]) -> N
             assert peaks.largest(points, start, end) == max(figures[start:end])
     for _ in peaks.settle(points):
         pass
+    assert peaks.n_missing(points) < token_peaks.GROUP + token_peaks.NEWEST
     assert peaks.most(points) == max((max(p.tokens, p.tokens_end) for p in points), default=0)
 
 

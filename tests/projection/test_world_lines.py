@@ -65,6 +65,34 @@ def test_the_beginning_of_a_line_that_is_kept_is_no_line_of_its_own() -> None:
     assert (lines.live, lines.left) == ("a", {1: "abcd"})
 
 
+def test_a_line_that_was_looked_at_and_left_unchanged_keeps_its_number() -> None:
+    lines = Lines("abcd")
+    lines.cut(3, 1)
+    lines.add("x")
+    lines.tell(LineChanged("jump", 2, 1, ""))
+    assert (lines.live, lines.left) == ("abcd", {1: "abcd", 2: "abcx"})
+    back = lines.tell(LineChanged("jump", 1, 2, ""))
+    assert back is not None
+    assert back.left == 1
+    assert (lines.live, lines.left) == ("abcx", {1: "abcd", 2: "abcx"})
+
+
+def test_checkpoints_without_uids_are_found_by_their_numbers() -> None:
+    lines = Lines()
+    for number in (3, 4, 5):
+        lines.add("", number)
+    assert [lines.lines.find("", number) for number in (2, 3, 4, 5)] == [None, 0, 1, 2]
+
+
+def test_a_rewind_to_the_beginning_leaves_the_whole_line() -> None:
+    lines = Lines("abc")
+    event = ContextReverted("rewind", 0, "a", 2, 1, 0, 0, 0, 0)
+    cut = lines.tell(event)
+    assert cut is not None
+    assert (cut.kept, cut.left) == (0, 1)
+    assert (lines.live, lines.left) == ("", {1: "abc"})
+
+
 def test_a_dmail_at_the_end_takes_nothing() -> None:
     lines = Lines("ab")
     assert lines.cut(2, 0, newest=1) is None

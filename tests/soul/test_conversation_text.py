@@ -92,3 +92,11 @@ def test_the_text_keeps_to_its_budget(budget: int) -> None:
     assert "left out" in text
     # The newest is there, and a short argument survives beside a long one.
     assert "file39.py" in text
+
+
+def test_the_path_stays_beside_a_long_content() -> None:
+    text = "x" * 100_000
+    long = called("WriteFile", {"content": text, "path": "src/the/path.py", "more": text})
+    text = conversation_text([long], 500)
+    assert '"path": "src/the/path.py"' in text
+    assert len(text) < 5_000

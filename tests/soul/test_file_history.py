@@ -20,6 +20,7 @@ from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
 from kimi_tui.projection.tool_calls import changed_words
 from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
 from kimi_tui.session.session import Session
 from kimi_tui.soul import folder_snapshots
@@ -27,6 +28,7 @@ from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.operations import NotForked
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
@@ -311,6 +313,27 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         await on.open()
         await on.soul.files_ready()
         assert "2 files changed as well" in await on.soul.travel.undo()
+        assert files(on) == after
+
+
+async def test_a_fork_that_the_disk_refuses_says_that_the_files_were_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await worked(on)
+        after = files(on)
+
+        async def refused(*_: object) -> Session:
+            raise StorageTrouble("No space left on the disk.")
+
+        monkeypatch.setattr(on.session, "fork", refused)
+        with pytest.raises(StorageTrouble):
+            await on.soul.travel.fork(Target(2))
+        assert files(on) == after
+        with pytest.raises(NotForked, match="its files were restored; /undo reverses that"):
+            await on.soul.travel.fork(Target(2), "restore")
+        assert files(on) != after
+        await on.soul.travel.undo()
         assert files(on) == after
 
 

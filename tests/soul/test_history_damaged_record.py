@@ -15,6 +15,7 @@ from support.soul import stage, until_end
 from support.time_traveller import Views
 
 from kimi_tui.projection.blocks import AgentBlock, ThoughtBlock, ToolBlock, UserBlock
+from kimi_tui.session.session import Session
 from kimi_tui.soul import history
 from kimi_tui.soul.rebuilt_history import end_of_context
 from kimi_tui.soul.record import end_of_record
@@ -279,3 +280,21 @@ async def test_the_end_that_is_shown_first_is_no_turn_that_the_context_has_not(
         shown = str(end_of_context(session))
         assert ("two" in shown, "three" in shown) == (op == "jump", False)
         await on.open()
+
+
+def test_a_future_whose_line_is_live_is_told_and_one_that_was_deleted_is_not(
+    tmp_path: Path,
+) -> None:
+    session = Session(tmp_path, tmp_path)
+    told = [
+        ev.WorldLineAdded(1, "future 1"),
+        ev.WorldLineAdded(2, "future 2", from_line=1),
+        ev.WorldLineAdded(3, "future 3"),
+        ev.WorldLineAdded(4, "future 4"),
+        ev.LineChanged("jump", 5, 2, ""),
+    ]
+    # The files of those that were live at some time have other names, and that of the third one is kept.
+    (tmp_path / "context_3.jsonl").write_text("{}\n")
+    records = [ev.EventRecord(n, float(n), event) for n, event in enumerate(told)]
+    kept = history._without_deleted(records, session)
+    assert [one.event for one in kept] == [told[0], told[1], told[2], told[4]]

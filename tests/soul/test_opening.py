@@ -14,8 +14,9 @@ from support.chat_server import ChatServer, say
 from support.soul import launch_at
 
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import Config, SandboxConfig
+from kimi_tui.config.settings import Config, ModelConfig, ProviderConfig, SandboxConfig
 from kimi_tui.launch import NEWEST, CannotOpen, Launch
+from kimi_tui.llm.errors import LLMError
 from kimi_tui.session.aside import DELETED
 from kimi_tui.session.kimi_cli_import import find_sessions, import_session
 from kimi_tui.session.store import SessionStore
@@ -71,6 +72,26 @@ async def test_that_there_is_no_sandbox_is_said_unless_it_was_switched_off(home:
             assert bool(opened.no_sandbox) == is_said
         finally:
             await opened.soul.aclose()
+
+
+async def test_an_opened_session_makes_the_models_that_kinds_of_sub_agents_name(
+    home: Path,
+) -> None:
+    launch = launch_at(home)._replace(sandbox=False)
+    other = ModelConfig("other", provider="own", model="other-model", max_context_size=50_000)
+    provider = ProviderConfig("own", base_url="http://127.0.0.1:9/v1", api_key="")
+    config = Config(models={"other": other}, providers={"own": provider})
+    opened = await open_session(launch._replace(config=config))
+    try:
+        models = opened.soul.agent_models
+        assert models is not None
+        made = await models("other", "", "id")
+        assert (made.info.model, made.info.window) == ("other-model", 50_000)
+        await made.aclose()
+        with pytest.raises(LLMError, match="No model of that name"):
+            await models("none", "", "id")
+    finally:
+        await opened.soul.aclose()
 
 
 async def test_half_a_session_that_a_killed_program_left_is_removed_beside_the_opening(

@@ -245,3 +245,10 @@ def test_the_cost_of_all_is_known_without_adding_it_up() -> None:
         return n_steps(ledger.total_cost)
 
     assert work(1_000) == work(10)
+
+
+def test_a_sum_is_exact_where_all_of_it_is() -> None:
+    exact, estimated = ModelUsage(1, 0, 1), ModelUsage(1, 0, 1, is_exact=False)
+    assert (exact + exact).is_exact
+    for one, other in ((exact, estimated), (estimated, exact), (estimated, estimated)):
+        assert not (one + other).is_exact

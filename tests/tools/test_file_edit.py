@@ -633,6 +633,7 @@ async def test_what_no_snapshot_holds_is_said_and_asked_for(bench: Bench) -> Non
             "1 line is not UTF-8: the edit replaces those bytes with �",
         ),
         (b"a\nb\n", "a\r\nb\r\n", "the edit changes line endings (CRLF or LF)"),
+        (b"a\r\nb\nc\nd\n", "a\nb\nc\nd\n", "the edit changes line endings (CRLF or LF)"),
         (b"a\nb\n", "\ufeffa\nb\n", "a byte order mark is added"),
         (b"caf\xe9\nx\n", "x\n", ""),
         (

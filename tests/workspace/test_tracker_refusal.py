@@ -11,7 +11,9 @@ from kimi_tui.workspace.tracker import refusal_reason
 
 @pytest.mark.parametrize("folder", ["/", "/home", "/home/someone", "/root", "/Users/someone"])
 def test_a_home_folder_and_what_is_above_it_are_refused(folder: str) -> None:
-    assert "no file snapshots" in refusal_reason(Path(folder))
+    said = refusal_reason(Path(folder))
+    assert "no file snapshots" in said
+    assert ("the root of the disk" in said) == (folder == "/")
 
 
 def test_the_home_of_the_environment_and_its_parents_are_refused(tmp_path: Path) -> None:

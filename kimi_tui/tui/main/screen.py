@@ -268,7 +268,9 @@ class MainScreen(Screen[None]):
         self.beside.stop_feed()
         if self._status_line is not None:
             self._status_line.stop()
-        self.bench.frame.views = None
+        # At the end of the program nothing is freed one by one: that takes as long as hundreds of keys.
+        if app_of(self).return_code is None:
+            self.bench.frame.views = None
 
     def text_select_all(self) -> None:
         """Select only the clicked row of the frame at a third click, as at the second; Textual would select the whole screen."""

@@ -21,11 +21,10 @@ from kimi_tui.projection.timeline_tree import (
     NOT_SENT,
     CallNode,
     CheckpointNode,
-    Future,
     Trial,
     WorldLineNode,
 )
-from kimi_tui.projection.token_peaks import TokenPeaks
+from kimi_tui.projection.token_peaks import Future, PeaksFrom, TokenPeaks
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import Glyphs
@@ -571,7 +570,9 @@ def _ahead(future: Future, count: int) -> list[Column]:
             is_ahead=True,
             mark=f"{column.mark}-later" if column.mark and column.mark != "now" else column.mark,
         )
-        for column in _sampled(future.checkpoints, count, TokenPeaks(), is_past=False)
+        for column in _sampled(
+            future.checkpoints, count, future.peaks or TokenPeaks(), is_past=False
+        )
     ]
     for index, checkpoint in enumerate(future.checkpoints if future.awaited else ()):
         if checkpoint.uid == future.awaited:
@@ -596,7 +597,11 @@ def _until_now(
 
 
 def _sampled(
-    checkpoints: Sequence[CheckpointNode], count: int, peaks: TokenPeaks, *, is_past: bool
+    checkpoints: Sequence[CheckpointNode],
+    count: int,
+    peaks: TokenPeaks | PeaksFrom,
+    *,
+    is_past: bool,
 ) -> list[Column]:
     if count <= 0:
         return []

@@ -24,7 +24,8 @@ from textual.strip import Strip
 from kimi_tui.foreign_text import one_line
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import SHORT, TimelineRow
-from kimi_tui.projection.timeline_tree import CheckpointNode, Future, Key, Trial
+from kimi_tui.projection.timeline_tree import CheckpointNode, Key, Trial
+from kimi_tui.projection.token_peaks import Future
 from kimi_tui.tui.faults import blank_strips, report_of
 from kimi_tui.tui.glyphs import glyphs_of
 from kimi_tui.tui.painter import INKS, PaintedWidget, Painter

@@ -15,8 +15,8 @@ from textual.strip import Strip
 from kimi_tui.projection.futures import state_words
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_rows import TimelineRow
-from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Future, Key, WorldLineNode
-from kimi_tui.projection.token_peaks import TokenPeaks
+from kimi_tui.projection.timeline_tree import NOW, CheckpointNode, Key, WorldLineNode
+from kimi_tui.projection.token_peaks import Future, TokenPeaks
 from kimi_tui.tui import formatting as numbers
 from kimi_tui.tui.gauge import forecast
 from kimi_tui.tui.glyphs import UNICODE, drawn

@@ -178,15 +178,20 @@ def selected_text(flow: Flow, start: TextPosition, end: TextPosition) -> Generat
         heads.append(len(rows))
     if first != last:
         texts.append("" if high == (0, 0) else _of_view(views[-1], None, high))
+    whole = ""
     out: list[str] = []
     for at, text in enumerate(texts):
         if at % _JOINED == 0:
+            # A string that nothing else refers to grows in place: joining tens of megabytes at once would take tens of milliseconds.
+            whole += "".join(out)
+            out.clear()
             yield
         if text:
             is_close = at and follows_closely(views[at - 1].block, heads[at - 1], views[at].block)
-            out += ["\n" if is_close else "\n\n"] if out else []
+            out += ["\n" if is_close else "\n\n"] if out or whole else []
             out.append(text)
-    return "".join(out)
+    whole += "".join(out)
+    return whole
 
 
 def _of_view(view: View, low: RowPosition | None, high: RowPosition | None) -> str:

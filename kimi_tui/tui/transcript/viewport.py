@@ -357,8 +357,10 @@ class Flow:
         is_changed = False
         for index in range(first, len(self.views)):
             view = self.views[index]
+            block = view.block
             was_changed, is_changed = is_changed, index >= kept
-            if view.sized != view.block.version:
+            # This is `block.version`, without a call for each of thousands of blocks below one that has changed.
+            if view.sized != block.stretch.version + block.n_edits:
                 is_changed = True
                 self._forget_starts(index)
                 self._estimate(view)
@@ -400,6 +402,12 @@ class Flow:
         elif view.answer is not None:
             # Outside the screen its height grows by estimate; on the screen it is laid out at once.
             view.height = max(view.height, probable_height(view.block, self.room))
+
+    def sum_up(self) -> Generator[None]:
+        """Sum up the heights of all blocks, as a generator that yields between small steps; `height` does what is left at once."""
+        for index in range(0, len(self.views), CHUNK):
+            self.start(index)
+            yield
 
     def arranged(self, blocks: Sequence[Block]) -> Generator[None, None, Flow | None]:
         """Arrange the blocks in small steps in a flow of their own, which `take` puts in place of what is here.
