@@ -96,8 +96,10 @@ def unmarked(text: str) -> str:
     # The parts with odd numbers are code, in which asterisks are no marks.
     for at in range(0, len(parts), 2):
         words = re.sub(_LINK, r"\1", parts[at]) if "](" in parts[at] else parts[at]
-        words, n_opened = re.subn(_OPENING, "", words)
-        parts[at] = re.sub(_CLOSING, "", words) if n_opened or at else words
+        if "*" in words:
+            words, n_opened = re.subn(_OPENING, "", words)
+            words = re.sub(_CLOSING, "", words) if n_opened or at else words
+        parts[at] = words
     return "".join(parts)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import chain, count
 from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
 
 from kimi_tui.foreign_text import Cleaner, clean, clean_source, has_pictures
 from kimi_tui.tool_cards import Card, DisplayBlock, ImageBlock, card_of
@@ -492,8 +492,7 @@ class NoticeBlock(Block):
 B = TypeVar("B", bound=Block)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """The changes by an event: the blocks from index `first` on must be laid out again; None if nothing changed.
 
     `gone` are the blocks that a revert removed, for its animation; their index was `gone_at`, or `first` if that is None.
@@ -595,7 +594,8 @@ class BlockList:
     @property
     def last(self) -> Block | None:
         """The newest block that is not queued."""
-        return self.blocks[self.end - 1] if self.end > 0 else None
+        n_before = len(self.blocks) - self.tail
+        return self.blocks[n_before - 1] if n_before > 0 else None
 
     def new(self, kind: Callable[..., B], at: float) -> B:
         """Create a block of this class at the newest checkpoint; it is not inserted into the list."""

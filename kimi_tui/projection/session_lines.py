@@ -7,8 +7,7 @@ The timeline keeps a session's lines, as its checkpoints stand on them; a chat b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kimi_tui.projection.tokens import UNCHANGED, Changed, CheckpointTokens
 from kimi_tui.projection.world_lines import (
@@ -31,8 +30,7 @@ from kimi_tui.wire.events import (
 P = TypeVar("P", bound=CheckpointLike)
 
 
-@dataclass(frozen=True, slots=True)
-class LinesChange:
+class LinesChange(NamedTuple):
     """The changes by an event.
 
     Attributes:

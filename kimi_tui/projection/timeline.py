@@ -417,7 +417,7 @@ class TimelineModel:
             kind=event.kind,
             index=len(self.tree.live),
             at=when,
-            words=one_line(titled(event.label))[:LABEL_LIMIT],
+            words=one_line(titled(event.label))[:LABEL_LIMIT] if event.label else "",
             tokens=tokens,
             tokens_end=tokens,
             measured=figure.measured,

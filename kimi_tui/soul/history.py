@@ -28,6 +28,7 @@ from kimi_tui.soul.record import (
     closing_events,
     final_checkpoints,
     half_answer,
+    of_lines,
     read_stored,
     records_by_checkpoint,
 )
@@ -420,7 +421,7 @@ def _untold(records: Sequence[EventRecord]) -> set[str]:
     for record in records:
         if isinstance(record.event, ev.WorldLineAdded):
             found.update(record.event.uids)
-    return found - _made_in(records)
+    return found - _made_in(records) if found else found
 
 
 def _made_in(records: Iterable[EventRecord]) -> set[str]:
@@ -480,7 +481,8 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     points, index = session.context.checkpoints, session.context.index
     if any(record.foreign for record in records):
         return False
-    if final_checkpoints(records) != [point.uid for point in points]:
+    changes = of_lines(records)
+    if final_checkpoints(changes) != [point.uid for point in points]:
         return False
     lines: set[int] = set()
     told: set[str] = set()
@@ -489,7 +491,7 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     # The last records of a killed program may be missing: without the end of a compaction what it replaced stays on view.
     unended: set[str] = set()
     summary = ""
-    for record in records:
+    for record in changes:
         match record.event:
             case ev.CheckpointCreated(uid=uid, kind=kind, was=was):
                 told.add(uid)

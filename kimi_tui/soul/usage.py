@@ -154,18 +154,15 @@ class Ledger:
         if now == before:
             return
         self._totals = now
-        grown = [new - old for new, old in zip(now, before, strict=True)]
+        sent, cached, said = now[0] - before[0], now[1] - before[1], now[2] - before[2]
         # Falling totals belong to another count, whose beginning is unknown.
-        if min(grown) < 0:
+        if sent < 0 or cached < 0 or said < 0:
             return
         # The tokens in use are an estimate after tools ran; the figures of a call are exact when it has just returned.
         is_exact = status.step_input is None or not status.estimated
-        spent = ModelUsage(grown[0], grown[1], grown[2], is_exact)
-        models = self._spent.setdefault(uid, {})
-        model = status.spent_by or status.model
-        known = models.get(model)
-        models[model] = spent if known is None else known + spent
-        _add(self._in_all, {model: spent})
+        more = {status.spent_by or status.model: ModelUsage(sent, cached, said, is_exact)}
+        _add(self._spent.setdefault(uid, {}), more)
+        _add(self._in_all, more)
 
     def total_cost(self) -> Cost | None:
         """Return the cost of the whole session; None if no prices are set."""
@@ -208,7 +205,8 @@ class Ledger:
 
 def _add(spent: dict[str, ModelUsage], more: Mapping[str, ModelUsage]) -> None:
     for model, tokens in more.items():
-        spent[model] = spent.get(model, ModelUsage()) + tokens
+        known = spent.get(model)
+        spent[model] = tokens if known is None else known + tokens
 
 
 class CompactionTokens(NamedTuple):

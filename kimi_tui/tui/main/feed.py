@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -86,19 +87,20 @@ class Feed:
         """Yield the waiting records. The event loop gets its turn after each time slice of `slice_s` seconds."""
         until = time.perf_counter() + slice_s
         while self._waiting:
-            records = list(self._chunk())
+            records = self._chunk()
             yield records
             if time.perf_counter() >= until or _exchanges(records[-1]):
                 await asyncio.sleep(0)
                 until = time.perf_counter() + slice_s
 
-    def _chunk(self) -> Iterator[EventRecord]:
+    def _chunk(self) -> list[EventRecord]:
         """Take some of the waiting records, up to one that exchanges much of what is shown: others do not wait with it."""
+        records: list[EventRecord] = []
         for _ in range(min(CHUNK, len(self._waiting))):
-            record = self._waiting.popleft()
-            yield record
-            if _exchanges(record):
-                return
+            records.append(self._waiting.popleft())
+            if _exchanges(records[-1]):
+                break
+        return records
 
     def take(self) -> list[EventRecord]:
         """Return the records that `live` has not yielded yet; the caller draws them in its place."""
@@ -141,6 +143,12 @@ class Feed:
 
 def _exchanges(record: EventRecord) -> bool:
     """Return whether an event exchanges much of what is shown, which takes long in a session of tens of thousands of messages."""
+    return type(record.event) in _exchanging()
+
+
+@cache
+def _exchanging() -> frozenset[type[Event]]:
+    """Return the classes of such events. They are imported once: a long history has tens of thousands of events."""
     from kimi_tui.wire.events import CompactionEnd, ContextReverted, LineChanged, MarksChanged
 
-    return isinstance(record.event, (CompactionEnd, ContextReverted, LineChanged, MarksChanged))
+    return frozenset((CompactionEnd, ContextReverted, LineChanged, MarksChanged))
