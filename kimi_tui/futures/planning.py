@@ -33,7 +33,7 @@ from kimi_tui.futures.values import (
 from kimi_tui.session.errors import SessionError
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.folder_snapshots import FILES_NAME
-from kimi_tui.soul.rewind_values import Target
+from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.tools.sandbox.policy import NoSandbox
 from kimi_tui.tools.sandbox.view import Share, Tier, shares_of, tier_of
 from kimi_tui.wire.events import iso_seconds
@@ -225,6 +225,13 @@ class Planner:
         if target.is_end:
             return index.checkpoints[-1]
         return index.checkpoint(target.id)
+
+    async def newest(self, world_line: int) -> str:
+        """Return the uid of the newest checkpoint of a line; empty if it has none. 0 is the current line."""
+        try:
+            return (await self._point(Target(END, world_line))).uid
+        except IndexError:
+            return ""
 
     def _choice(self, variant: Variant) -> ModelChoice:
         launch, name = self._launch, variant.model

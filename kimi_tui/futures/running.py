@@ -50,6 +50,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.pruning import agents_of_lines, prune_lines
+from kimi_tui.soul.record import end_of_line
 from kimi_tui.soul.rewind_values import END, FilesChoice, RewindOutcome, RewindPreview, Target
 from kimi_tui.tools.sandbox.view import PastView
 from kimi_tui.wire import events as ev
@@ -125,7 +126,8 @@ class _Future:
         fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session, and the lines
             that it leaves itself have numbers from `first_line`.
         since: the snapshot of the files with which it began.
-        end: the newest checkpoint of the current line when it was started, with which its past ends; empty if it begins elsewhere.
+        end: the uid of the checkpoint with which its past ends, the newest one of its line when it was started; empty if the line had
+            none, None if it begins before a checkpoint.
         port: the TCP port that its commands are told to listen on.
         first_agent: the number from which the names of its own sub-agents count.
         is_ready: whether it can be sent messages; `unread` are those of the user that are not in its conversation yet, oldest first.
@@ -143,7 +145,7 @@ class _Future:
     n_before: int = 0
     first_line: int = 0
     since: str = ""
-    end: str = ""
+    end: str | None = None
     port: int = 0
     first_agent: int = 1
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
@@ -257,28 +259,34 @@ class Futures:
             NoFutures: there is no such future, or its world line was deleted.
         """
         state = self.state(key)
+        gone = NoFutures("The world line that it continues was deleted.", "target")
+        future = self._futures.get(key)
+        end = future.end if future is not None else None
+        is_live = not state.from_line
         try:
             told = await (
-                self._soul.lines.read(state.from_line) if state.from_line else self._soul.history()
+                self._soul.history() if is_live else self._soul.lines.read(state.from_line)
             )
         except KeyError as error:
-            raise NoFutures("The world line that it continues was deleted.", "target") from error
-        future = self._futures.get(key)
-        end = future.end if future is not None else ""
+            if end is None:
+                raise gone from error
+            # The line is the current one, unless it was deleted.
+            is_live, told = True, await self._soul.history()
+        if end is not None:
+            n = await asyncio.to_thread(end_of_line, told, end)
+            if n is None and is_live and state.from_line:
+                raise gone
+            return told[:n]
         found: list[EventRecord] = []
         begun = -1
-        is_past = False
         for record in told:
             match record.event:
                 case ev.CheckpointCreated(uid=uid) if uid and uid == state.uid:
                     return found[:begun] if begun >= 0 else found
-                case ev.TurnBegin() if is_past:
-                    return found  # the current line went on after its end was taken
                 case ev.TurnBegin():
                     begun = len(found)
-                case ev.CheckpointCreated(uid=uid):
+                case ev.CheckpointCreated():
                     begun = -1
-                    is_past = is_past or bool(end and uid == end)
                 case _:
                     pass
             found.append(record)
@@ -326,9 +334,6 @@ class Futures:
             NoFutures: the plan cannot be carried out.
         """
         planned = await self._planner.planned(plan)
-        points = self._session.context.world_line.checkpoints
-        at_end = plan.target.is_end and not plan.target.world_line
-        end = points[-1].uid if at_end and points else ""
         group = uuid.uuid4().hex[:12]
         first_agent = self._next_first_agent()
         futures: list[_Future] = []
@@ -346,7 +351,7 @@ class Futures:
                 began_at=time.time(),
             )
             first = first_agent + (number - 1) * _AGENTS_EACH
-            futures.append(_Future(state, one, plan, end=end, first_agent=first))
+            futures.append(_Future(state, one, plan, first_agent=first))
         for future in futures:
             self._futures[future.state.key] = future
             self._publish(future, future.state)
@@ -431,7 +436,10 @@ class Futures:
         async def begun() -> None:
             since = await self._planner.files(plan.target)
             await self._soul.flush()
+            target = plan.target
+            end = await self._planner.newest(target.world_line) if target.is_end else None
             for future in futures:
+                future.end = end
                 await self._forked(future, since)
 
         if plan.target.is_end and not plan.target.world_line:

@@ -530,6 +530,33 @@ def final_checkpoints(records: Sequence[EventRecord]) -> list[str] | None:
     return None if lines.is_lost else [point.uid for point in lines.live.points]
 
 
+def end_of_line(records: Sequence[EventRecord], uid: str) -> int | None:
+    """Return how many of these events lead to the newest moment at which the live world line ended with a checkpoint.
+
+    What followed there (a turn, a compaction, a rewind) is not among them. None if the line never ended so.
+
+    Args:
+        records: the events, from the first one on.
+        uid: the uid of the checkpoint; empty for a line without one.
+    """
+    lines = WorldLines[CheckpointName]()
+    newest: CheckpointName | None = None
+    end = None if uid else 0
+    goes_on = False
+    for n, record in enumerate(records):
+        # A turn and a step are told of before their checkpoint, and a compaction before its summary.
+        goes_on = goes_on or isinstance(
+            record.event, ev.TurnBegin | ev.StepBegin | ev.CompactionBegin
+        )
+        follow_line(lines, record)
+        points = lines.live.points
+        before, newest = newest, points[-1] if points else None
+        goes_on = goes_on and newest is before
+        if not goes_on and (newest.uid if newest else "") == uid:
+            end = n + 1
+    return end
+
+
 _OPERATIONS = (
     SESSION_FACTS
     | ev.ContextReverted

@@ -209,6 +209,7 @@ class ChatPane(NoticingPane):
     def __init__(self, transcript: Transcript) -> None:
         super().__init__(transcript, id="chat-pane")
         self._menu: Widget | None = None
+        self._hides_menu = False
 
     async def read(self, world_line: Widget) -> None:
         """Show a world line instead of the chat."""
@@ -223,8 +224,15 @@ class ChatPane(NoticingPane):
     def put_menu(self, menu: Widget) -> None:
         """Mount the completion menu of the prompt over the last rows of the pane."""
         self._menu = menu
+        menu.visible = not self._hides_menu
         self.on_notices_height_changed()
         self.mount(menu)
+
+    def hide_menu(self, hides: bool) -> None:
+        """Hide the completion menu, or show it again: while a question has the place of the prompt, no key acts on it."""
+        self._hides_menu = hides
+        if self._menu is not None:
+            self._menu.visible = not hides
 
     def on_notices_height_changed(self) -> None:
         """Move the completion menu above the notices."""

@@ -262,6 +262,42 @@ async def test_the_past_of_a_future_is_that_of_the_line_that_it_continues(scene:
     n = futures.state(here).world_line
     (further,) = await futures.start(FuturesPlan(Target(END, n), (Variant("do wait"),)))
     assert await past(further) == ["Say hello.", "Third.", "do gamma"]
+    await futures.make_current(here)
+    await soul.run("Fifth.")
+    assert await past(further) == ["Say hello.", "Third.", "do gamma"]
+    await futures.stop_all()
+    await futures.ended()
+
+
+@pytest.mark.exhaustive
+async def test_the_past_of_a_future_stays_whatever_becomes_of_the_current_line(
+    scene: Scene,
+) -> None:
+    soul, futures = scene.soul, scene.futures
+    await soul.run("Second.")
+
+    async def past(key: str) -> list[tuple[str, bool]]:
+        model = SessionModel()
+        for record in await futures.history(key):
+            model.apply(record)
+        return [(one.text, one.is_past) for one in model.chat.blocks if isinstance(one, UserBlock)]
+
+    (here,) = await futures.start(FuturesPlan(Target(END), (Variant("do wait"),)))
+    both = [("Say hello.", False), ("Second.", False)]
+    second = soul.session.context.checkpoints[2].id
+    await soul.travel.rewind(Target(second))
+    assert await past(here) == both
+    (shorter,) = await futures.start(FuturesPlan(Target(END), (Variant("do wait"),)))
+    assert await past(shorter) == both[:1]
+    await soul.run("Third.")
+    assert await past(here) == both
+    assert await past(shorter) == both[:1]
+    await soul.travel.undo()
+    await soul.compact()
+    assert await past(here) == both
+    await soul.travel.clear()
+    assert await past(here) == both
+    assert await past(shorter) == both[:1]
     await futures.stop_all()
     await futures.ended()
 

@@ -49,6 +49,8 @@ AROUND, AROUND_SHORT = 9, 4
 """Rows of the frame, the status and the keys, on a high and on a low screen."""
 _BESIDE = 16
 """Cells of a row beside the text of a field: its label and paddings."""
+NARROW_BELOW = 40
+"""Columns of a screen below which a label is above its field: beside it, a field would have no cell left for its value."""
 WAIT_S = 0.3
 """Seconds without a change after which the cost is computed again."""
 _LABELS: dict[FieldName, str] = {
@@ -347,6 +349,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         height = app_of(self).size.height
         is_short = height < SHORT_BELOW
         self.set_class(is_short, "-short")
+        self.set_class(app_of(self).size.width < NARROW_BELOW, "-narrow")
         self._fit()
         checks = (_CHECK, _CHECK_SHORT, _CHECK_SHORTEST)
         self._area("check").placeholder = next(
@@ -407,6 +410,7 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
             is_several = name in ("message", "model") and (name, 1) in shown
             label = f"  {at + 1}" if is_several else _LABELS[name]
             self._labels[key].show(plain(label, "quiet"))
+            self._labels[key].set_class(not label, "-empty")
         values: dict[FieldName, tuple[str, str]] = {
             "count": (str(form.count), f"{COUNTS[0]} to {COUNTS[-1]}"),
             "same-message": (_SAME if form.has_one_message else _EACH, ""),

@@ -141,7 +141,7 @@ def parsed_limits(written: str, currency: str) -> Caps:
             caps = caps._replace(steps=int(figure))
         else:
             raise NoFutures(
-                f'"{one_line(part)[:20]}" is not a limit. Use tokens (200k), money ({currency}0.50), '
+                f'"{formatting.cut(one_line(part), 20)}" is not a limit. Use tokens (200k), money ({currency}0.50), '
                 "a time (10 min) or a number of steps (20 steps).",
                 "caps",
             )

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from kimi_tui.daemon_threads import in_daemon_thread
+from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.main.beside import BesideViewer
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.feed import Feed
@@ -311,7 +312,9 @@ class FuturesController:
             if known is None or known.is_over or not one.is_over:
                 continue
             group = next(g for g in groups(new.futures) if one in g.futures)
-            words = f"Future {one.number} ({future_name(one)[:40]}) has ended: {state_words(one)}."
+            words = (
+                f"Future {one.number} ({cut(future_name(one), 40)}) has ended: {state_words(one)}."
+            )
             if group.is_over:
                 words = f"The futures have ended: {group.words}."
                 self._bench.tell(words, advice="/futures shows them side by side.")

@@ -1323,12 +1323,14 @@ class MainScreen(Screen[None]):
             panel.waiting = len(requests)
             self.beside.name_way_to_question()
             prompt.display = False
+            bench.chat_pane.hide_menu(True)
             self.mount(panel, after=prompt)
             is_own = not (waiting[0].asker or oldest.agent)
             if is_own and oldest.checkpoint_id >= 0 and "dmails" in self.conversation.state.parts:
                 bench.start(self._preview_dmail(panel))
         elif shown is not None:
             prompt.display = True
+            bench.chat_pane.hide_menu(False)
             if shown.has_focus_within:
                 bench.focus_prompt()
         if shown is not None:

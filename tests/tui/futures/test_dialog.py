@@ -198,6 +198,21 @@ async def test_up_and_down_lead_to_every_field_while_the_form_scrolls(
         assert app.form.count == 2
 
 
+async def test_a_narrow_terminal_shows_the_values_below_their_labels() -> None:
+    app = DialogApp(FakeFutures(Wire()).estimate)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.resize_terminal(20, 6)
+        await pilot.press("up", "up")
+        await pilot.pause()
+        rows = [row.strip("│ ▐▆▇█") for row in app.text().splitlines()]
+        assert rows[rows.index("Futures") + 1] == "← 3 →"
+        assert "the sa…" in rows
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert "Futures    ← 3 →" in app.text()
+
+
 async def test_the_form_scrolls_no_longer_once_there_is_room() -> None:
     async def estimate(plan: FuturesPlan) -> Estimate:
         # These lines fit the form exactly, and break once more beside a scrollbar.

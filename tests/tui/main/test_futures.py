@@ -379,6 +379,42 @@ async def test_after_a_turn_that_failed_three_ways_are_offered(
         await one.pilot.press("escape")
 
 
+async def test_whoever_keeps_a_future_is_back_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        name = "Use a set in place of the list, and say how much faster it is"
+        await one.say(f"/futures 2 {name}")
+        await one.until(lambda: isinstance(one.app.screen, FuturesDialog))
+        await one.sees("The first requests together send")
+        await one.pilot.press("enter")
+        await one.until(lambda: bool(fake.plans))
+        first, second = (state.key for state in fake.states)
+        fake.end(first)
+        await one.sees(f"Future 1 ({name[:39].rstrip()}…) has ended")
+        fake.end(second)
+        await one.sees("The futures have ended")
+        await one.say("/futures")
+        await one.until(lambda: isinstance(one.app.screen, FuturesPage))
+        await one.pilot.press("right", "d")
+        await one.sees("Keep it")
+        await one.pilot.press("escape")
+        await one.until(lambda: isinstance(one.app.screen, FuturesPage))
+        page = one.app.screen
+        assert isinstance(page, FuturesPage)
+        assert page.chosen.key == second
+        await one.pilot.press("d")
+        await one.sees("Keep it")
+        await one.pilot.press("enter")
+        await one.until(lambda: isinstance(one.app.screen, FuturesPage))
+        await one.pilot.press("d")
+        await one.sees("Keep it")
+        await one.pilot.press("down")
+        await one.pilot.press("enter")
+        await one.sees("Future 2 was deleted.")
+        assert [state.key for state in fake.states] == [first]
+
+
 @pytest.mark.exhaustive
 async def test_whoever_quits_is_told_that_futures_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -555,6 +555,26 @@ async def test_an_arrow_leads_back_to_the_answers_and_the_text_stays(home: Path)
         await one.until(lambda: "in your own words" not in one.text())
 
 
+async def test_the_menu_of_a_command_is_hidden_while_a_question_has_the_keys(home: Path) -> None:
+    async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
+        server.script(call("WriteFile", {"path": "b.txt", "content": "b\n"}), say("Written."))
+        await one.say("Write it")
+        await one.until(lambda: one.screen.bench.question is not None)
+        panel = one.screen.bench.question
+        assert panel is not None
+        await one.until(lambda: panel.accepts_keys)
+        typed(one, "/undo", before_s=-1.0)
+        await one.sees("In the prompt: /undo")
+        await one.pilot.pause()
+        assert "Undo the last rewind" not in one.text()
+        await one.pilot.press("enter")
+        await one.sees("stays in the prompt. Answer first")
+        await one.until(lambda: panel.accepts_keys)
+        await one.pilot.press("down", "up", "enter")
+        await one.sees("Written.")
+        await one.sees("Undo the last rewind")
+
+
 async def test_a_word_that_was_typed_before_the_question_could_be_seen_answers_nothing(
     home: Path,
 ) -> None:

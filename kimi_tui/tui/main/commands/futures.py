@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.display_names import counted
+from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.main.commands import rewind, subagents, world_lines
 from kimi_tui.tui.main.commands.session import WAY_BACK, files_said
 from kimi_tui.tui.prompt.command import number
@@ -414,8 +415,11 @@ async def _prune(main: MainParts, one: FutureChanged) -> None:
     async def same() -> list[ListedItem]:
         return items
 
-    title = f"Delete future {one.number}: {future_name(one)[:40]}"
+    title = f"Delete future {one.number}: {cut(future_name(one), 40)}"
     if await main.bench.ask(ListScreen(title, same, first=items, empty="")) != "yes":
+        # Who keeps it is where the question was asked: the next keys are meant for the page.
+        if (group := main.futures.group(one.key)) is not None:
+            await show_page(main, group, one.key)
         return
     engine = await main.futures.engine()
     await engine.prune([one.key])
