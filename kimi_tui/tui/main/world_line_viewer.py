@@ -21,6 +21,7 @@ from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.screens import add_sheets
+from kimi_tui.tui.slices import release
 
 if TYPE_CHECKING:
     from textual import events
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 GLANCE_DELAY_S = 0.1
 """Seconds for which a row of a world line must be selected before that line is shown: the arrows may only pass it."""
+RELEASE_S = 0.002
+"""Seconds of a time slice in which the events of a line that was shown are dropped."""
 
 
 class WorldLineViewer:
@@ -120,7 +123,7 @@ class WorldLineViewer:
         info, records = await self._look_up(soul, world_line)
         reading = await self._put(info)
         self._read(reading)
-        await reading.show(records, checkpoint_id)
+        await self._show(reading, records, checkpoint_id)
 
     def glance(self, soul: KimiSoul, world_line: int, checkpoint_id: int) -> None:
         """Show a line while one of its rows is selected on the timeline; one that is read stays.
@@ -154,7 +157,7 @@ class WorldLineViewer:
         if self._bench.on_view is not self._bench.transcript or self._wanted[0] != world_line:
             return  # another line was opened meanwhile, or is selected
         reading = await self._put(info, "coming")
-        await reading.show(records, -1)
+        await self._show(reading, records)
         self._glance = "whole"
         reading.transcript.show_dropped(self._wanted[1])
 
@@ -217,6 +220,15 @@ class WorldLineViewer:
         self.tell_news()
         await bench.chat_pane.read(reading)
         return reading
+
+    async def _show(
+        self, reading: WorldLineView, records: list[EventRecord], checkpoint_id: int = -1
+    ) -> None:
+        """Show the events of a line, of which the list is empty soon after."""
+        try:
+            await reading.show(records, checkpoint_id)
+        finally:
+            self._bench.start(release(records, RELEASE_S))
 
     def _read(self, reading: WorldLineView) -> None:
         """Focus the line in place of the chat, to be read."""
