@@ -11,8 +11,10 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.faults import reported, start_detached
 from kimi_tui.tui.formatting import missing_line_words
 from kimi_tui.tui.frame_rows import READ_ONLY
@@ -185,9 +187,10 @@ class WorldLineViewer:
     async def _look_up(
         self, soul: KimiSoul, world_line: int
     ) -> tuple[WorldLine, list[EventRecord]]:
-        """Facts about a line, and its events."""
+        """Facts about a line, and its events; meanwhile the widget that shows them is imported."""
         from kimi_tui.session.errors import UnknownWorldLine
 
+        await in_daemon_thread(import_module, "kimi_tui.tui.world_line_view")
         try:
             records = await soul.lines.read(world_line)
         except UnknownWorldLine as error:
