@@ -162,8 +162,9 @@ async def _json_client(
     host = check_origin(base_url, api_key, headers)
 
     def make() -> RestrictedClient:
-        from kimi_tui.llm.transport import RestrictedClient
+        from kimi_tui.llm.transport import RestrictedClient, preload_connection
 
+        preload_connection()
         return RestrictedClient(base_url, headers, connect_s=timeout_s, read_s=timeout_s)
 
     client = await asyncio.to_thread(make)

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, cast
 
 import httpx2
@@ -64,6 +65,8 @@ _FUNCTIONS = ("openai.lib._parsing", "openai.lib._tools")
 """Modules of its functions for schemas of Python classes, which execute the types of chats."""
 _OTHER_CLIENT = "openai._vendor.httpx_aiohttp"
 """The library's adapter of another HTTP library, which it imports where that is installed; that takes as long as all the rest of it."""
+_CONNECTION = ("anyio._backends._asyncio", "httpcore2")
+"""Modules that the HTTP library imports with its first connection, on the event loop."""
 _importing = threading.Lock()
 
 
@@ -428,8 +431,15 @@ def whole_chunks(came: bytes, start: int) -> tuple[list[bytes], int]:
 cast("dict[str, Any]", READERS[SEND_BODY])["chunked"] = ChunkedBody
 
 
+def preload_connection() -> None:
+    """Import what a first connection needs. Call it in a thread."""
+    for name in _CONNECTION:
+        import_module(name)
+
+
 def preload() -> None:
     """Import everything that a request needs. It takes a sixth of a second of CPU: call it in a thread, after the first paint."""
+    preload_connection()
     with _importing:
         import tenacity
 

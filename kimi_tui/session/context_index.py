@@ -7,6 +7,7 @@ at once. `TokenEstimate` is used until a server has given a figure; it is cheap 
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import threading
 from array import array
@@ -44,6 +45,8 @@ Read = Callable[[int, int], bytes]
 _MAX_SKIPPED_KEPT = 1_000
 CACHE_BYTES = 32 << 20
 _LOOKED_UP_AT_ONCE = 500
+_COLLECTED = 512
+"""Messages that are dropped between two collections."""
 _COPIED = 500
 """Messages of a cache that are copied while nobody else may ask for one."""
 # If more bytes than this follow the last usage, only the newest are read, and the rest is estimated by its size.
@@ -370,6 +373,7 @@ class MessageCache:
         self._lock = threading.Lock()
         self._known: OrderedDict[int, tuple[Message, int]] = OrderedDict()
         self._size_bytes = 0
+        self._n_dropped = 0
 
     def get(self, offset: int) -> Message | None:
         """Return the message at an offset, if it is in the cache."""
@@ -388,6 +392,7 @@ class MessageCache:
 
     def put(self, offset: int, message: Message, size_bytes: int) -> None:
         """Add a message."""
+        n_dropped = 0
         with self._lock:
             if offset in self._known:
                 return
@@ -396,6 +401,15 @@ class MessageCache:
             while self._size_bytes > CACHE_BYTES and len(self._known) > 1:
                 _, (_, dropped) = self._known.popitem(last=False)
                 self._size_bytes -= dropped
+                n_dropped += 1
+            self._n_dropped += n_dropped
+            is_due = bool(n_dropped) and self._n_dropped >= _COLLECTED
+            if is_due:
+                self._n_dropped = 0
+        if is_due and gc.isenabled():
+            # The collector counts new objects less freed ones, so it takes no notice of messages that replace as many others:
+            # thousands of them would be visited in one go, sometime, while a key waits.
+            gc.collect(1)
 
     def before(self, offset: int) -> MessageCache:
         """Return the messages before an offset, in a cache of its own. Call it in a thread: there may be tens of thousands."""

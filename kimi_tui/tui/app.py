@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -36,6 +37,7 @@ from kimi_tui.app_paths import kimi_cli_config_file, log_file, log_words, short
 from kimi_tui.config.file import save_setting
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.desktop import (
@@ -646,7 +648,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self.theme = self._theme_named(AUTO).name
 
     @on(SettingsOpened)
-    def _settings_opened(self, event: SettingsOpened) -> None:
+    async def _settings_opened(self, event: SettingsOpened) -> None:
+        await in_daemon_thread(import_module, "kimi_tui.tui.dialogs.settings")
         from kimi_tui.tui.dialogs.settings import ConfigurationFile, SettingsScreen
 
         path, theirs = self.launch.config_path, kimi_cli_config_file()

@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from kimi_tui.tui.faults import Report, report_of
+from kimi_tui.tui.slices import in_slices
 
 if TYPE_CHECKING:
-    from kimi_tui.projection.blocks import Change
+    from kimi_tui.projection.blocks import Block, Change
     from kimi_tui.projection.session_model import SessionModel
     from kimi_tui.projection.session_state import SessionState
     from kimi_tui.projection.timeline_tree import CheckpointNode
@@ -23,8 +24,67 @@ if TYPE_CHECKING:
 
 CHUNK = 32
 """Events that are taken in one go where a session is built anew."""
+GLANCE_CHUNK = 8
+GLANCE_SLICE_S = 0.003
 FLOW_SLICE = 300
 """Blocks that are put into their places in one go, in about two milliseconds."""
+
+
+class UnshownChat:
+    """Where the blocks of a chat stand that is read to be shown, so that showing it takes little.
+
+    Args:
+        transcript: what will show it.
+
+    Attributes:
+        flow: the layout; None while there are no blocks.
+    """
+
+    def __init__(self, transcript: Transcript) -> None:
+        self.flow: Flow | None = None
+        self._room = transcript.room()
+        self._n_rows = transcript.size.height
+        self._changed_from: int | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all blocks stand in the layout; otherwise `settle` it before it is shown."""
+        return self._changed_from is None
+
+    def changed(self, blocks: Sequence[Block], first: int) -> None:
+        """Take in the blocks from `first` on; where those are many, as after a rewind that was undone, `settle` does so."""
+        known = self._changed_from
+        first = first if known is None else min(known, first)
+        if self.flow is None:
+            from kimi_tui.tui.transcript.viewport import Flow
+
+            self.flow = Flow(self._room)
+        if max(len(blocks), len(self.flow.views)) - first > FLOW_SLICE:
+            self._changed_from = first
+        else:
+            # A little each time: at the end it would be a tenth of a second in one go.
+            self._changed_from = None
+            self.flow.update(blocks, first)
+
+    def settle(self, blocks: Sequence[Block]) -> Generator[None]:
+        """Take in the remaining blocks, sum up their heights, and lay out the last page, in small steps.
+
+        The blocks must not change meanwhile.
+        """
+        flow = self.flow
+        if flow is None:
+            return
+        if self._changed_from is not None:
+            if (arranged := (yield from flow.arranged(blocks))) is not None:
+                yield from flow.take(arranged)
+            self._changed_from = None
+        yield from flow.sum_up()
+        index, n_rows = len(flow.views), 0
+        while index and n_rows < self._n_rows:
+            index -= 1
+            flow.lay_out(index)
+            n_rows += flow.views[index].rows
+            yield
 
 
 class UnshownSession:
@@ -34,19 +94,27 @@ class UnshownSession:
         from kimi_tui.projection.session_model import SessionModel
 
         self.session = SessionModel(transcript.work_dir, state)
-        self.flow: Flow | None = None
-        self._room = transcript.room
+        self._chat = UnshownChat(transcript)
+
+    @property
+    def flow(self) -> Flow | None:
+        """The layout of the chat; None while it has no blocks."""
+        return self._chat.flow
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all blocks of the chat stand in the layout."""
+        return self._chat.is_settled
 
     def take(self, records: Sequence[EventRecord], report: Report) -> None:
         """Apply events. Where a part of the model cannot take one that is reported, and the others take it."""
         changes = [self.session.apply(record, report).chat.first for record in records]
         if changed := [first for first in changes if first is not None]:
-            if self.flow is None:
-                from kimi_tui.tui.transcript.viewport import Flow
+            self._chat.changed(self.session.chat.blocks, min(changed))
 
-                self.flow = Flow(self._room())
-            # A little each time: at the end it would be a tenth of a second in one go.
-            self.flow.update(self.session.chat.blocks, min(changed))
+    def settle(self) -> Generator[None]:
+        """Make the chat ready to be shown, in small steps, during which no event is taken."""
+        yield from self._chat.settle(self.session.chat.blocks)
 
 
 class Views:
@@ -77,6 +145,7 @@ class Views:
         self.gauge = Gauge(cost_words)
         self._session: SessionModel | None = None
         self._untold: UnshownSession | None = None
+        self._is_told = False
         self._begins_with: SessionState | None = None
 
     @property
@@ -130,12 +199,12 @@ class Views:
             if arrangement := self.timeline.model.arrangement:
                 self._untold.session.timeline.arrange(arrangement)
             yield from self._untold.session.timeline.settle()
-            if self._untold.flow is not None:
-                yield from self._untold.flow.sum_up()
+            yield from self._untold.settle()
 
     def history_told(self) -> None:
         """Show the whole history; the position is kept if its end was being read."""
         self.timeline.reading = ""
+        self._is_told = True
         untold, self._untold = self._untold, None
         if untold is None:
             return
@@ -144,11 +213,19 @@ class Views:
         self.timeline.show_whole(session.timeline)
         self.gauge.show_model(session.gauge)
 
-    def glance(self, records: Sequence[EventRecord]) -> None:
-        """Show the end of a history until all of it is read."""
-        end = UnshownSession(self._transcript)
-        end.take(records, report_of(self._transcript))
-        self.show(end.session)
+    async def glance(self, records: Sequence[EventRecord]) -> None:
+        """Show the end of a history until all of it is read, which may be before this is ready."""
+        end, report = UnshownSession(self._transcript), report_of(self._transcript)
+
+        def steps() -> Generator[None]:
+            for start in range(0, len(records), GLANCE_CHUNK):
+                end.take(records[start : start + GLANCE_CHUNK], report)
+                yield
+            yield from end.settle()
+
+        await in_slices(steps(), GLANCE_SLICE_S)
+        if not self._is_told:
+            self.show(end.session, end.flow)
 
     def play(self, records: Sequence[EventRecord], *, live: bool | None = None) -> None:
         """Show what happens.
@@ -229,10 +306,13 @@ class Views:
 
         slices, taken = TimeSlices(), 0
         # Nothing is awaited behind the last look at what has happened meanwhile.
-        while chunk := records[taken : taken + CHUNK] or since():
+        while (chunk := records[taken : taken + CHUNK] or since()) or not anew.is_settled:
             taken += len(chunk)
             anew.take(chunk, tell)
             await slices.yield_if_over()
+            if taken >= len(records):
+                for _ in anew.settle():
+                    await slices.yield_if_over()
         if arrangement:
             anew.session.timeline.arrange(arrangement)
         # All events have gone into what was shown, too, and nothing of the state is lost there.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.cells import cell_len
@@ -20,6 +18,7 @@ from kimi_tui.tui.frame_rows import GAP, fit_hints, roomiest
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.row_list import PaintedRows
 from kimi_tui.tui.rows import Line, Span, cells, spans_width
+from kimi_tui.tui.slices import in_slices
 from kimi_tui.tui.timeline.layout import left_by
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -32,8 +31,10 @@ if TYPE_CHECKING:
 
 LineAction = Literal["jump", "compare", "send", "leave"]
 """The action of a key on the visible world line."""
-SLICE = 32
-"""The number of events that are read in one time slice, so that keys are handled in between."""
+CHUNK = 16
+"""The number of events that are read in one go."""
+SLICE_S = 0.003
+"""Seconds of a time slice in which events are read; keys are handled in between."""
 _READ_ONLY = "   read-only"
 _LEAST_NAME = 16
 _ENDS = {"done": "is done", "interrupted": "was stopped", "rejected": "stopped when you refused"}
@@ -140,14 +141,28 @@ class WorldLineView(Vertical):
         yield self.transcript
 
     async def show(self, records: Sequence[EventRecord], checkpoint_id: int) -> None:
-        """Show the line, at a checkpoint if one is given (-1: at its end)."""
-        for start in range(0, len(records), SLICE):
-            some = records[start : start + SLICE]
-            each((some,), partial(self.transcript.apply, live=False), report_of(self))
-            await asyncio.sleep(0)
-        await self.transcript.draw_all()
+        """Show the line when all of it is read, at a checkpoint if one is given (-1: at its end)."""
+        from kimi_tui.projection.transcript import TranscriptModel
+        from kimi_tui.tui.views import UnshownChat
+
+        transcript, report = self.transcript, report_of(self)
+        await transcript.placed()
+        model, chat = TranscriptModel(work_dir=transcript.work_dir), UnshownChat(transcript)
+
+        def take(record: EventRecord) -> None:
+            if (first := model.apply(record).first) is not None:
+                chat.changed(model.blocks, first)
+
+        def steps() -> Generator[None]:
+            for start in range(0, len(records), CHUNK):
+                each(records[start : start + CHUNK], take, report)
+                yield
+            yield from chat.settle(model.blocks)
+
+        await in_slices(steps(), SLICE_S)
+        transcript.show_model(model, chat.flow)
         if checkpoint_id >= 0:
-            self.transcript.show_checkpoint(checkpoint_id)
+            transcript.show_checkpoint(checkpoint_id)
 
     def on_transcript_rebuild_needed(self, event: Transcript.RebuildNeeded) -> None:
         """Stop the message: a world line that was left needs no rebuild."""

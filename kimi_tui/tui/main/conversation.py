@@ -232,8 +232,9 @@ class ConversationController:
         bench.header.heading = bench.header.heading._replace(folder=folder, branch=found.branch)
         bench.transcript.work_dir = str(found.folder)
         if found.end:
-            bench.views.glance(found.end)
-        elif found.holder:
+            bench.start(self._glance(found.end))
+            return
+        if found.holder:
             from kimi_tui.tui.formatting import session_words
 
             words = session_words(found.title)
@@ -243,6 +244,10 @@ class ConversationController:
         else:
             count = f", {found.n_messages:,} messages" if found.n_messages else ""
             bench.transcript.reading = f"Reading {found.title or 'the session'}{count}"
+        self._show_waiting()
+
+    async def _glance(self, end: Sequence[EventRecord]) -> None:
+        await self._bench.views.glance(end)
         self._show_waiting()
 
     async def _wants_fork(self, held: EarlierSession) -> bool:

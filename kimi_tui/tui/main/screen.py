@@ -761,6 +761,8 @@ class MainScreen(Screen[None]):
             # Texts that were sent before count for the menu: the commands of files are known now, too.
             self._learn_uses(sent)
         self._follow_prompt()
+        # The first slash in the prompt opens it.
+        await in_daemon_thread(import_module, "kimi_tui.tui.prompt.menu")
         from kimi_tui.tui.main.commands import mcp
 
         await mcp.learn(self.parts)

@@ -11,8 +11,10 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.faults import reported, start_detached
 from kimi_tui.tui.formatting import missing_line_words
 from kimi_tui.tui.frame_rows import READ_ONLY
@@ -21,6 +23,7 @@ from kimi_tui.tui.keyboard import QUIET_S, QuietKeyboard
 from kimi_tui.tui.main.conversation import ConversationController
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.screens import add_sheets
+from kimi_tui.tui.slices import release
 
 if TYPE_CHECKING:
     from textual import events
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 GLANCE_DELAY_S = 0.1
 """Seconds for which a row of a world line must be selected before that line is shown: the arrows may only pass it."""
+RELEASE_S = 0.002
+"""Seconds of a time slice in which the events of a line that was shown are dropped."""
 
 
 class WorldLineViewer:
@@ -120,7 +125,7 @@ class WorldLineViewer:
         info, records = await self._look_up(soul, world_line)
         reading = await self._put(info)
         self._read(reading)
-        await reading.show(records, checkpoint_id)
+        await self._show(reading, records, checkpoint_id)
 
     def glance(self, soul: KimiSoul, world_line: int, checkpoint_id: int) -> None:
         """Show a line while one of its rows is selected on the timeline; one that is read stays.
@@ -154,7 +159,7 @@ class WorldLineViewer:
         if self._bench.on_view is not self._bench.transcript or self._wanted[0] != world_line:
             return  # another line was opened meanwhile, or is selected
         reading = await self._put(info, "coming")
-        await reading.show(records, -1)
+        await self._show(reading, records)
         self._glance = "whole"
         reading.transcript.show_dropped(self._wanted[1])
 
@@ -182,9 +187,10 @@ class WorldLineViewer:
     async def _look_up(
         self, soul: KimiSoul, world_line: int
     ) -> tuple[WorldLine, list[EventRecord]]:
-        """Facts about a line, and its events."""
+        """Facts about a line, and its events; meanwhile the widget that shows them is imported."""
         from kimi_tui.session.errors import UnknownWorldLine
 
+        await in_daemon_thread(import_module, "kimi_tui.tui.world_line_view")
         try:
             records = await soul.lines.read(world_line)
         except UnknownWorldLine as error:
@@ -217,6 +223,15 @@ class WorldLineViewer:
         self.tell_news()
         await bench.chat_pane.read(reading)
         return reading
+
+    async def _show(
+        self, reading: WorldLineView, records: list[EventRecord], checkpoint_id: int = -1
+    ) -> None:
+        """Show the events of a line, of which the list is empty soon after."""
+        try:
+            await reading.show(records, checkpoint_id)
+        finally:
+            self._bench.start(release(records, RELEASE_S))
 
     def _read(self, reading: WorldLineView) -> None:
         """Focus the line in place of the chat, to be read."""

@@ -673,9 +673,13 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
 
     # --- frames
 
+    async def placed(self) -> None:
+        """Wait until the widget has a place on the screen."""
+        await self._has_place.wait()
+
     async def draw_all(self) -> None:
         """Draw the present state, once the widget has a place on the screen."""
-        await self._has_place.wait()
+        await self.placed()
         self._draw()
 
     def uncovered(self) -> None:

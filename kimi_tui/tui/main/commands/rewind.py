@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.faults import run_detached
 from kimi_tui.tui.formatting import line_words
 from kimi_tui.tui.main.commands.changes import writer_words
@@ -187,6 +189,8 @@ async def choose(
     from dataclasses import replace
 
     from kimi_tui.soul.rewind_values import END, Prospect, Target
+
+    await in_daemon_thread(import_module, "kimi_tui.tui.preview.screen")
     from kimi_tui.tui.preview.layout import (
         COMPACT_FROM,
         COMPACT_TO,
