@@ -142,6 +142,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 def _failed(error: Exception) -> int:
     """Print the error; return the exit code."""
     from kimi_tui.commands.console import complain
+    from kimi_tui.own_process import lack_of_memory
     from kimi_tui.program import FAILED, LOCKED, USAGE
     from kimi_tui.session.errors import (
         SessionError,
@@ -175,6 +176,9 @@ def _failed(error: Exception) -> int:
             reason = error.strerror or type(error).__name__
             about = f" ({error.filename})" if isinstance(error.filename, str) else ""
             complain(f"The command failed: {reason}{about}.")
+            return FAILED
+        case _ if words := lack_of_memory(error):
+            complain(words)
             return FAILED
         case _:
             return _unexpected(error)

@@ -296,8 +296,12 @@ class Inbox:
 
     def _changed(self) -> None:
         self._stirred.set()
-        if self._has_read and self._writing is None and self._to_keep() != self._kept:
+        if not self._has_read or self._writing is not None:
+            return
+        if self._to_keep() != self._kept:
             self._writing = asyncio.create_task(self._write(), name="inbox")
+        else:
+            self._tell_trouble("")
 
     async def _write(self) -> None:
         try:
@@ -308,7 +312,9 @@ class Inbox:
             self._tell_trouble("")
         except OSError as error:
             log.warning("what waits cannot be kept", exc_info=error)
-            self._tell_trouble(error.strerror or type(error).__name__)
+            # The messages may have been taken while the disk was waited for.
+            is_left = self._to_keep() != self._kept
+            self._tell_trouble((error.strerror or type(error).__name__) if is_left else "")
         finally:
             self._writing = None
 
@@ -321,7 +327,7 @@ class Inbox:
         if reason:
             self._wire.publish(Notice("warning", words, advice, topic=NOT_KEPT))
         else:
-            words = "Your queued messages can be saved again."
+            words = "No queued message is unsaved any more."
             self._wire.publish(Notice("info", words, topic=NOT_KEPT, solved=True))
 
 

@@ -148,11 +148,13 @@ class Drafts:
             if self._is_closed or (self._keeps_draft and not self.is_given_back):
                 return
             draft, returned = self._bench.prompt.area.draft, [*self._returned]
-            if self._keeps_draft and draft != self.kept_draft:
+            if self._keeps_draft:
+                # This is done without a change, too: a text that could not be stored may have been sent or deleted.
                 with self._refusing():
                     await self._keep_images()
-                    await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
-                    self.kept_draft = draft
+                    if draft != self.kept_draft:
+                        await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
+                        self.kept_draft = draft
                 if self.trouble:
                     return
             del self._returned[: len(returned)]
