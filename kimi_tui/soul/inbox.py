@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.session.unsent import WAITING, finish_writing, read_waiting, write_waiting
@@ -314,7 +315,7 @@ class Inbox:
             log.warning("what waits cannot be kept", exc_info=error)
             # The messages may have been taken while the disk was waited for.
             is_left = self._to_keep() != self._kept
-            self._tell_trouble((error.strerror or type(error).__name__) if is_left else "")
+            self._tell_trouble((reason_of(error, self._folder)) if is_left else "")
         finally:
             self._writing = None
 
