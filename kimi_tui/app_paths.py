@@ -199,6 +199,27 @@ def short(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
+def reason_of(error: Exception, path: Path | None = None) -> str:
+    """Return why something failed, for the user, without a full stop: the system's reason without its number, and the file or folder
+    if it is known: `Permission denied (~/notes.md)`. For an error that is not the system's, return its own words.
+
+    Args:
+        error: the error.
+        path: the file or folder, for errors that do not name it; some know it only within a folder.
+    """
+    if not isinstance(error, OSError):
+        return str(error)
+    from kimi_tui.foreign_text import one_line
+
+    reason = one_line(error.strerror or str(error)) or type(error).__name__
+    named: object = error.filename
+    if isinstance(named, bytes):
+        named = os.fsdecode(named)
+    if path is not None and not (isinstance(named, str) and os.path.isabs(named)):
+        named = str(path)
+    return f"{reason} ({one_line(short(Path(named)))})" if isinstance(named, str | Path) else reason
+
+
 def expanded(text: str) -> Path:
     """Return the path that a user wrote, with `~` replaced by the home folder; unchanged if there is no such home folder."""
     return Path(os.path.expanduser(text))

@@ -93,6 +93,10 @@ def _run_headless(options: Options) -> int:
     # Nearly all objects made until the session is open live as long as the program.
     gc.disable()
     try:
+        from kimi_tui.own_process import check_address_space, tune_malloc
+
+        check_address_space()
+        tune_malloc()
         from kimi_tui.headless.run import run
 
         return run(options)
@@ -120,6 +124,10 @@ def _open_streams() -> None:
 
 def _crashed(error: Exception, launch: Launch | None) -> int:
     """Log the traceback of an error before the screen was drawn or while it was closed, and print one line; return the exit code."""
+    from kimi_tui.own_process import lack_of_memory
+
+    if words := lack_of_memory(error):
+        return _say(words, FAILED)
     from kimi_tui.config.model_choice import ModelChoice
     from kimi_tui.logging_setup import log_crash
 
@@ -169,8 +177,9 @@ def start(launch: Launch) -> int:
 
 
 def _run_app(launch: Launch, instant: InstantPrompt | None) -> int:
-    from kimi_tui.own_process import harden, tune_malloc
+    from kimi_tui.own_process import check_address_space, harden, tune_malloc
 
+    check_address_space()
     harden()
     tune_malloc()
     # Textual reads this at its import. A frame is drawn only when something changed; after another frame a key could wait 34

@@ -1,4 +1,4 @@
-"""This process: hardening before it holds API keys, returning freed memory to the system, and the garbage collector.
+"""This process: the memory that it may have, hardening before it holds API keys, returning freed memory to the system, and the garbage collector.
 
 The C library keeps freed memory between blocks in use (fragmentation), and is told to return it. The garbage collector is
 suspended while a stored session is read: nearly all objects made then stay, and scanning them again and again takes a tenth
@@ -21,6 +21,42 @@ LONG = 2_000
 """The number of events from which on a history is long enough for freezing."""
 THRESHOLDS = 2_000, 5, 500
 """The argument of `gc.set_threshold`: each collection visits so few objects that none takes longer than a few milliseconds."""
+
+
+LEAST_ADDRESS_MIB = 384
+"""The address space, in MiB, with which the program works; a start and a short session take 220."""
+
+
+def check_address_space() -> None:
+    """Refuse to run under a limit of memory that is too low.
+
+    Under such a limit threads die before they begin, and whoever waits for one waits for ever.
+
+    Raises:
+        MemoryError: a limit is too low; the message is one line for the user.
+    """
+    import resource
+
+    for option, limit in (("-v", resource.RLIMIT_AS), ("-d", resource.RLIMIT_DATA)):
+        most, _ = resource.getrlimit(limit)
+        if 0 <= most < LEAST_ADDRESS_MIB << 20:
+            raise MemoryError(
+                f"Memory is limited to {most >> 20} MiB here (ulimit {option}), and kimi-tui needs {LEAST_ADDRESS_MIB} MiB. "
+                "Start it in a shell with a higher limit."
+            )
+
+
+def lack_of_memory(error: BaseException) -> str:
+    """Return what an error says about memory or threads that the system refused, for the user; empty if it is another error."""
+    if isinstance(error, MemoryError):
+        # Python's own errors of this kind have no words.
+        return (
+            str(error)
+            or "There is not enough memory. Close other programs, or raise the limit (ulimit -v)."
+        )
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return "The system refused another thread. Close other programs, or raise the limits (ulimit -u, ulimit -v)."
+    return ""
 
 
 def harden() -> None:

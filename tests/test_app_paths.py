@@ -116,3 +116,24 @@ def test_a_place_of_the_home_folder_is_named_once_and_moved_by_absolute_paths_al
         *("/home/u", "/home/u/.local/share", "/data"),
         *("/home/u/.local/share/x", "/data/x"),
     ]
+
+
+def test_the_reason_of_an_error_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    missing = tmp_path / "a\x1b[2J\nb"
+    with pytest.raises(OSError, match="No such file") as found:
+        missing.read_bytes()
+    assert app_paths.reason_of(found.value) == "No such file or directory (~/a b)"
+    with pytest.raises(OSError, match="No such file") as found:
+        os.stat(os.fsencode(tmp_path / "c"))
+    assert app_paths.reason_of(found.value) == "No such file or directory (~/c)"
+    # A write has no name, and an entry of an open folder has only its own.
+    full = OSError(28, "No space left on device")
+    assert app_paths.reason_of(full) == "No space left on device"
+    assert app_paths.reason_of(full, tmp_path) == "No space left on device (~)"
+    assert app_paths.reason_of(OSError(13, "Permission denied", "c"), tmp_path / "c") == (
+        "Permission denied (~/c)"
+    )
+    assert app_paths.reason_of(ValueError("it is damaged"), tmp_path) == "it is damaged"

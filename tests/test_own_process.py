@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui import own_process
+from kimi_tui.soul.errors import TurnFailed
 
 HARDENED = """
 import ctypes, os, subprocess
@@ -50,6 +51,7 @@ _PIECE_BYTES = 8_000_000
 _FREED_BETWEEN_OTHERS = f"""
 from pathlib import Path
 from kimi_tui import own_process
+from kimi_tui.soul.errors import TurnFailed
 
 def held_bytes():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -171,3 +173,35 @@ def test_the_event_loop_gets_its_turn_beside_a_thread_that_computes() -> None:
         sys.setswitchinterval(before)
     # The thread computes for a quarter of a second, and has the lock for one of them at a time.
     assert turns > 60
+
+
+@pytest.mark.parametrize("option", ["-v", "-d"])
+def test_too_low_a_limit_of_memory_is_one_line(option: str, tmp_path: Path) -> None:
+    """Under such a limit the program hung: a thread that finds no memory dies before it tells anyone that it began."""
+    environ = {
+        "KIMI_TUI_HOME": str(tmp_path),
+        "HOME": str(tmp_path),
+        "KIMI_API_KEY": "k",
+        "KIMI_MODEL_NAME": "m",
+        "KIMI_BASE_URL": "http://127.0.0.1:9/v1",
+    }
+    program = f"ulimit {option} 390000; exec {sys.executable} -m kimi_tui -p hello"
+    ran = subprocess.run(
+        ["/bin/sh", "-c", program], env=environ, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        f"kimi-tui: Memory is limited to 380 MiB here (ulimit {option}), and kimi-tui needs 384 MiB. "
+        "Start it in a shell with a higher limit.\n"
+    )
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_lack_of_memory_or_threads_is_told_from_other_errors() -> None:
+    assert "raise the limit (ulimit -v)" in own_process.lack_of_memory(MemoryError())
+    refused = own_process.lack_of_memory(RuntimeError("can't start new thread"))
+    assert "refused another thread" in refused
+    assert not own_process.lack_of_memory(RuntimeError("something else"))
+    failed = TurnFailed(MemoryError())
+    assert failed.message == own_process.lack_of_memory(MemoryError())
+    assert "No message was lost." in failed.advice

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import counted, some_of
 from kimi_tui.foreign_text import one_line
@@ -103,7 +104,7 @@ class EditorTravel:
                 else "There is no such checkpoint. /checkpoints lists them."
             )
         except OSError as error:
-            return f"Nothing changed: {error.strerror or error}."
+            return f"Nothing changed: {reason_of(error)}."
 
     async def _checkpoints(self) -> Sequence[CheckpointRow]:
         await self._soul.flush()

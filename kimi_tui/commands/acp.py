@@ -40,9 +40,12 @@ def run(arguments: Sequence[str]) -> int:
     if missing := missing_package("kimi-tui acp needs"):
         complain(missing)
         return FAILED
+    from kimi_tui.own_process import check_address_space, harden, tune_malloc
+
+    check_address_space()
+    tune_malloc()
     begin_logging(log_file())
     from kimi_tui.acp.agent import serve
-    from kimi_tui.own_process import harden
 
     harden()
     return serve(

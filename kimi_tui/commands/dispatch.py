@@ -141,7 +141,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 def _failed(error: Exception) -> int:
     """Print the error; return the exit code."""
+    from kimi_tui.app_paths import reason_of
     from kimi_tui.commands.console import complain
+    from kimi_tui.own_process import lack_of_memory
     from kimi_tui.program import FAILED, LOCKED, USAGE
     from kimi_tui.session.errors import (
         SessionError,
@@ -172,9 +174,10 @@ def _failed(error: Exception) -> int:
             complain(f"{FOLDER_GONE} Change to another folder with cd and run the command again.")
             return USAGE
         case OSError():
-            reason = error.strerror or type(error).__name__
-            about = f" ({error.filename})" if isinstance(error.filename, str) else ""
-            complain(f"The command failed: {reason}{about}.")
+            complain(f"The command failed: {reason_of(error)}.")
+            return FAILED
+        case _ if words := lack_of_memory(error):
+            complain(words)
             return FAILED
         case _:
             return _unexpected(error)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from kimi_tui.app_paths import data_dir, expanded, kimi_cli_share_dir, short
+from kimi_tui.app_paths import data_dir, expanded, kimi_cli_share_dir, reason_of, short
 from kimi_tui.commands.console import CommandLineParser, complain, print_json, print_table, say
 from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.errors import StorageTrouble
@@ -131,7 +131,9 @@ def _take(store: SessionStore, found: KimiSession, *, dry_run: bool) -> _Row:
     except StorageTrouble as trouble:
         return _Row(found, target, "failed", error=f"{trouble.message} {trouble.advice}".strip())
     except OSError as error:
-        return _Row(found, target, "failed", error=f"The session cannot be read: {error.strerror}.")
+        return _Row(
+            found, target, "failed", error=f"The session cannot be read: {reason_of(error)}."
+        )
     except ValueError as error:
         # A path that no file can have, or a date outside the calendar, fails one odd session and not all of them.
         return _Row(found, target, "failed", error=f"The session cannot be imported: {error}.")

@@ -149,11 +149,6 @@ class ConfigError(Exception):
     """The configuration cannot be used at all; the message is one line for the user, with file and line."""
 
 
-def why_not_saved(error: ConfigError | OSError) -> str:
-    """Say why the configuration could not be written: the system's reason without its number, and the file."""
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
 @table
 class ProviderConfig(NamedTuple):
     """A server with its own values: `api_key` and the values of `headers` are never shown and never logged. `max_parallel` is how

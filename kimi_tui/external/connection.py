@@ -20,6 +20,7 @@ from acp import RequestError, schema
 from pydantic import ValidationError
 
 from kimi_tui import lenient_json
+from kimi_tui.app_paths import reason_of
 from kimi_tui.external.agents import AgentProgram
 from kimi_tui.external.pipe import AgentPipe
 from kimi_tui.external.places import AgentPlace
@@ -245,8 +246,7 @@ class AgentConnection:
         try:
             await self._pipe.open()
         except (OSError, ValueError) as error:
-            words = error.strerror if isinstance(error, OSError) else str(error)
-            raise AgentFailed(f"{title} could not be started: {words or error}.") from error
+            raise AgentFailed(f"{title} could not be started: {reason_of(error)}.") from error
         self._agent = acp.connect_to_agent(self._serves, self._pipe, use_unstable_protocol=True)
         capabilities = schema.ClientCapabilities(
             fs=schema.FileSystemCapabilities(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
+from kimi_tui.app_paths import reason_of
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.futures.orders import (
@@ -99,8 +100,7 @@ class CopySet:
             )
         except (NoBase, NoFutures, OSError) as error:
             await self.close()
-            why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            raise NoCopies(why) from error
+            raise NoCopies(reason_of(error)) from error
         except BaseException:
             await self.close()
             raise
@@ -219,7 +219,7 @@ class _Copy:
                 self._process = process
                 why = await process.run(order)
         except OSError as error:
-            why = error.strerror or str(error)
+            why = reason_of(error)
         finally:
             self._process = None
             self._turns.leave(self._key)

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from kimi_tui import lenient_json, temporary_folders
+from kimi_tui.app_paths import reason_of
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.futures.orders import Order, choice_of
 from kimi_tui.headless.messages import BadMessage, message_of
@@ -384,8 +385,7 @@ class FutureChild:
                 ends_all=True,
             ).run()
         except (OSError, NoSandbox) as error:
-            why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            self._tell({"checked": {"exit": None, "seconds": 0.0, "output": why}})
+            self._tell({"checked": {"exit": None, "seconds": 0.0, "output": reason_of(error)}})
             return
         code = 128 + signal.SIGKILL if ran.exit_code is None else ran.exit_code
         if code < 0:
@@ -517,7 +517,7 @@ def main(kind: type[FutureChild] = FutureChild) -> int:
     except asyncio.CancelledError:
         return 0
     except OSError as error:
-        complain(error.strerror or str(error))
+        complain(reason_of(error))
         return 1
 
 

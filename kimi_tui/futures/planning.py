@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.base_url import host_of, is_near
 from kimi_tui.config.model_choice import (
     ModelChoice,
@@ -344,7 +345,7 @@ class Planner:
             files = await asyncio.to_thread(past.files, FileState(snapshot))
             ground = await self.ground(past)
         except OSError as error:
-            raise NoFutures(f"The files cannot be read: {error.strerror or error}.") from error
+            raise NoFutures(f"The files cannot be read: {reason_of(error)}.") from error
         sizes = [one.size for one in files.values() if one.kept]
         tokens = await self._past_tokens(plan.target)
         warm_s = self._quiet_s()

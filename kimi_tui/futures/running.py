@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
 from kimi_tui.agent_parts import REFUSED
-from kimi_tui.app_paths import log_words
+from kimi_tui.app_paths import log_words, reason_of
 from kimi_tui.display_names import sentences
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import one_line
@@ -360,7 +360,7 @@ class Futures:
         except (NoFutures, OSError, SessionError, SoulBusy) as error:
             # An error at the start ends each future, as a later error does.
             for future in futures:
-                self._fail(future, _words_of(error))
+                self._fail(future, reason_of(error))
         task = asyncio.create_task(self._group(group, futures), name="futures")
         self._groups.add(task)
         task.add_done_callback(self._groups.discard)
@@ -405,7 +405,7 @@ class Futures:
             await asyncio.wait(begun)
         except (NoBase, NoFutures, OSError, SessionError, SoulBusy) as error:
             for future in futures:
-                self._fail(future, _words_of(error))
+                self._fail(future, reason_of(error))
         except Exception as error:
             log.exception("a set of futures failed")
             for future in futures:
@@ -490,7 +490,7 @@ class Futures:
             else:
                 self._change(future, state="stopped", ended_at=time.time())
         except (OSError, SessionError, NoFutures) as error:
-            self._fail(future, _words_of(error))
+            self._fail(future, reason_of(error))
         finally:
             if future.timer is not None:
                 future.timer.cancel()
@@ -710,7 +710,7 @@ class Futures:
         except SoulBusy:
             log.info("the session was closed before a future became its world line")
         except (OSError, SessionError, SessionLocked) as error:
-            words = _words_of(error)
+            words = reason_of(error)
             log.warning("a future could not become a world line", exc_info=error)
             self._publish(
                 future,
@@ -925,8 +925,3 @@ class Futures:
     def _wake(self, key: str) -> None:
         for wake in list(self._wakes):
             wake(key)
-
-
-def _words_of(error: Exception) -> str:
-    """Return a sentence about an error."""
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -22,6 +22,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kimi_tui.app_paths import reason_of
+
 ENGINE = (
     "kimi_tui.futures.child",
     "kimi_tui.futures.agent_child",
@@ -163,7 +165,7 @@ class _Forks:
 
             code = agent_child.main() if order.get("agent") else child.main()
         except OSError as error:
-            why = error.strerror or str(error)
+            why = reason_of(error)
             sys.stderr.write(
                 f"The files of the future cannot be mounted over the work folder: {why}.\n"
             )

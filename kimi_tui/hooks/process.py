@@ -19,6 +19,7 @@ from threading import Event as Flag
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.tools.prepared import SupervisedCommand, started_alone
 from kimi_tui.tools.supervised import Supervised
 
@@ -95,7 +96,7 @@ def _ended(
             file.seek(0)
             process = _Process(argv, file.fileno(), work_dir, environ, words)
     except OSError as error:
-        return HookEnd("not started", errors=str(error.strerror or error).encode())
+        return HookEnd("not started", errors=reason_of(error).encode())
     with process:
         return process.followed(deadline, stop)
 

@@ -263,8 +263,8 @@ class OpenAICompatible(ChatProvider):
         self._one_at_a_time = found.one_at_a_time
         if found.base_url is not None:
             self._base_url = found.base_url
+            # No client is connected to the other one: the first request waits for this (`prepares_first`).
             self._quirks = quirks_of(found.base_url, self._info.model, self._dialect_name)
-            await self._close_client()
         if found.window is not None and found.window >= LEAST_WINDOW and not self._window_is_set:
             self._reported_window = found.window
             if not self._window_is_learned:

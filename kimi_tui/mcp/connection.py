@@ -22,6 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import ValidationError
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import ServerConfig
 from kimi_tui.mcp.oauth import check_near
@@ -365,7 +366,7 @@ def words_of(error: BaseException) -> str:
     ):
         return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:
-        return f"it could not be started: {error.strerror}"
+        return f"it could not be started: {reason_of(error)}"
     if isinstance(error, ValidationError):
         return "its answer does not follow the protocol"
     text = one_line(str(error))[:_LONGEST_WORDS] or type(error).__name__

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kimi_tui import lenient_json
+from kimi_tui.app_paths import reason_of
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.migration.plain import MOST_TEXT_CHARS, CannotRead, FoundSession, PlainTokens
@@ -47,7 +48,7 @@ def records(path: Path, losses: Counter[str]) -> Iterator[Json]:
     try:
         fd = open_regular(path)
     except OSError as error:
-        raise CannotRead(f"The session cannot be read: {error.strerror or error}.") from error
+        raise CannotRead(f"The session cannot be read: {reason_of(error, path)}.") from error
     try:
         size = os.fstat(fd).st_size
         if size > MOST_SESSION_BYTES:
@@ -62,7 +63,7 @@ def records(path: Path, losses: Counter[str]) -> Iterator[Json]:
             elif record is not None and line.complete:
                 losses[_UNREADABLE] += 1
     except OSError as error:
-        raise CannotRead(f"The session cannot be read: {error.strerror or error}.") from error
+        raise CannotRead(f"The session cannot be read: {reason_of(error, path)}.") from error
     finally:
         os.close(fd)
 

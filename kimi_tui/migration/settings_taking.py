@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from kimi_tui.app_paths import config_dir, config_file, make_private, short
+from kimi_tui.app_paths import config_dir, config_file, make_private, reason_of, short
 from kimi_tui.config.file import add_hook, read_config, save_setting
 from kimi_tui.config.permissions import FILE_NAME, ProjectPermissions
 from kimi_tui.config.settings import ConfigError
@@ -59,11 +59,7 @@ def take(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str] = os.
             case "permission":
                 return _take_permission(setting, work_dir, environ)
     except (OSError, ValueError, BadEntry, ConfigError) as error:
-        reason = str(error)
-        if isinstance(error, OSError) and error.strerror:
-            at = f"{short(Path(error.filename))}: " if isinstance(error.filename, str) else ""
-            reason = at + error.strerror
-        raise NotTaken(f"{setting.name} was not imported: {reason}.") from error
+        raise NotTaken(f"{setting.name} was not imported: {reason_of(error)}.") from error
 
 
 def _take_server(setting: FoundSetting, work_dir: Path, environ: Mapping[str, str]) -> str:

@@ -6,9 +6,8 @@ Content never raises: unreadable records are skipped and reported. Only the disk
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 
-from kimi_tui.app_paths import short
+from kimi_tui.app_paths import reason_of
 from kimi_tui.filesystem import NotARegularFile
 
 _ADVICE = {
@@ -51,16 +50,13 @@ class StorageTrouble(SessionError, OSError):
         """
         if isinstance(error, StorageTrouble):
             return error
-        reason = error.strerror or str(error) or type(error).__name__
-        if isinstance(error.filename, str | Path):
-            reason = f"{reason} ({short(Path(error.filename))})"
         advice = _ADVICE.get(
             error.errno or 0,
             "kimi-tui saves the rest of the session as soon as the disk accepts it.",
         )
         if isinstance(error, NotARegularFile):
             advice = _ODD_FILE
-        return cls(f"Could not {doing}: {reason}.", number=error.errno, advice=advice)
+        return cls(f"Could not {doing}: {reason_of(error)}.", number=error.errno, advice=advice)
 
 
 class SessionLocked(SessionError):

@@ -17,7 +17,7 @@ from typing import Protocol, get_args
 from uuid import uuid4
 
 from kimi_tui.agent_parts import MODE_TITLES
-from kimi_tui.app_paths import log_words
+from kimi_tui.app_paths import log_words, reason_of
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.prompts import prompt
 from kimi_tui.soul.errors import SoulError
@@ -359,11 +359,10 @@ class Approval:
             await asyncio.to_thread(self._project.add, ask.project_rule)
         except (OSError, ValueError) as error:
             self._allowed[ask.session_key] = ask.session_offer
-            why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             self._wire.publish(
                 Notice(
                     "warning",
-                    f"The permission could not be saved: {why}.",
+                    f"The permission could not be saved: {reason_of(error)}.",
                     "It is valid for this session only.",
                 )
             )

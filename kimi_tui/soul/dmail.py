@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import some_of
 from kimi_tui.llm.completion import complete
@@ -354,7 +355,7 @@ class DMailDelivery:
         try:
             prepared = await self._conversation.files.prepare(plan)
         except OSError as error:
-            return DMailRestore(f"{_ASKED_FOR} The disk refused: {error.strerror or error}.")
+            return DMailRestore(f"{_ASKED_FOR} The disk refused: {reason_of(error)}.")
         return restore_with(plan, prepared)
 
     async def _question(

@@ -7,6 +7,7 @@ import os
 
 from kimi_tui.app_paths import log_words
 from kimi_tui.filesystem import OF_A_MOMENT
+from kimi_tui.own_process import lack_of_memory
 
 
 def lack_advice(error: OSError) -> str:
@@ -40,6 +41,12 @@ class TurnFailed(SoulError):
             super().__init__(
                 f"The system refused something that kimi-tui needs: {os.strerror(cause.errno)}.",
                 advice=f"No message was lost. Press Enter in the empty prompt to let it continue. {lack_advice(cause)}".strip(),
+            )
+            return
+        if words := lack_of_memory(cause):
+            super().__init__(
+                words,
+                advice="No message was lost. Press Enter in the empty prompt to let it continue.",
             )
             return
         super().__init__(

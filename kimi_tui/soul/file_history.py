@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from kimi_tui.app_paths import log_words
+from kimi_tui.app_paths import log_words, reason_of
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session.journal import JournalEntry
@@ -549,7 +549,7 @@ class FileHistory:
         try:
             return await self.folder.run(work, *args, **kwargs)
         except OSError as error:
-            return kind(reason=f"The files cannot be read: {error.strerror or error}.")
+            return kind(reason=f"The files cannot be read: {reason_of(error)}.")
 
     async def _scan_before(self, change: ChangingTool) -> None:
         folder, paths = self.folder, change.paths
@@ -619,7 +619,7 @@ class FileHistory:
         try:
             found = await asyncio.shield(first)
         except OSError as error:
-            self.folder.trouble = f"The files cannot be read: {error.strerror or error}."
+            self.folder.trouble = f"The files cannot be read: {reason_of(error)}."
             self._events.trouble(error)
             return
         # If no operation had to do without the scan, its end need not be reported.
@@ -757,7 +757,7 @@ def _trouble_notice(error: OSError) -> Notice:
         )
     return Notice(
         "warning",
-        f"The files cannot be saved for a rewind: {error.strerror or error}.",
+        f"The files cannot be saved for a rewind: {reason_of(error)}.",
         "The conversation is not affected.",
     )
 

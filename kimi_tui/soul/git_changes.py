@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.display_names import some_of
 from kimi_tui.filesystem import open_folder, open_regular
 from kimi_tui.foreign_text import one_line
@@ -148,7 +149,7 @@ class _Asked:
         except subprocess.TimeoutExpired as error:
             raise NoGitChanges("git took too long to list the changes.") from error
         except OSError as error:
-            raise NoGitChanges(f"git could not be run: {error.strerror or error}.") from error
+            raise NoGitChanges(f"git could not be run: {reason_of(error)}.") from error
         if code is None:
             raise NoGitChanges("There are too many changes to show.")
         return data if code == 0 else None

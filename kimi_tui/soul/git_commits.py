@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, NamedTuple, cast
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.session.session import Session
 from kimi_tui.soul.folder_snapshots import FILES_NAME
@@ -424,7 +425,7 @@ def run_git(
     except subprocess.TimeoutExpired as error:
         raise NoCommits("git took too long and was stopped; there is no new branch.") from error
     except OSError as error:
-        raise NoCommits(f"git could not be run: {error.strerror or error}.") from error
+        raise NoCommits(f"git could not be run: {reason_of(error)}.") from error
     words = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
     return GitOutput(done.stdout, done.returncode, one_line(words))
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
 from kimi_tui.session.unsent import WAITING, finish_writing, read_waiting, write_waiting
@@ -296,8 +297,12 @@ class Inbox:
 
     def _changed(self) -> None:
         self._stirred.set()
-        if self._has_read and self._writing is None and self._to_keep() != self._kept:
+        if not self._has_read or self._writing is not None:
+            return
+        if self._to_keep() != self._kept:
             self._writing = asyncio.create_task(self._write(), name="inbox")
+        else:
+            self._tell_trouble("")
 
     async def _write(self) -> None:
         try:
@@ -308,7 +313,9 @@ class Inbox:
             self._tell_trouble("")
         except OSError as error:
             log.warning("what waits cannot be kept", exc_info=error)
-            self._tell_trouble(error.strerror or type(error).__name__)
+            # The messages may have been taken while the disk was waited for.
+            is_left = self._to_keep() != self._kept
+            self._tell_trouble((reason_of(error, self._folder)) if is_left else "")
         finally:
             self._writing = None
 
@@ -321,7 +328,7 @@ class Inbox:
         if reason:
             self._wire.publish(Notice("warning", words, advice, topic=NOT_KEPT))
         else:
-            words = "Your queued messages can be saved again."
+            words = "No queued message is unsaved any more."
             self._wire.publish(Notice("info", words, topic=NOT_KEPT, solved=True))
 
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_tui import lenient_json
 from kimi_tui.agent_parts import REFUSED
-from kimi_tui.app_paths import log_words
+from kimi_tui.app_paths import log_words, reason_of
 from kimi_tui.display_names import counted, sentences, tokens
 from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source, one_line
@@ -772,7 +772,7 @@ class Subagents(AgentsPart):
         try:
             brought = await run_to_completion(self._bring(agent))
         except OSError as error:
-            trouble = error.strerror or str(error)
+            trouble = reason_of(error)
             log.warning("the files of a sub-agent could not be brought", exc_info=error)
         failed = {"rejected": "stopped", "interrupted": "stopped", "error": "failed"}
         why = sentences(end.error, end.advice)

@@ -33,10 +33,10 @@ from textual.theme import Theme
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from kimi_tui.app_paths import kimi_cli_config_file, log_file, log_words, short
+from kimi_tui.app_paths import kimi_cli_config_file, log_file, log_words, reason_of, short
 from kimi_tui.config.file import save_setting
 from kimi_tui.config.model_choice import ModelChoice
-from kimi_tui.config.settings import AUTO, THEMES, ConfigError, why_not_saved
+from kimi_tui.config.settings import AUTO, THEMES, ConfigError
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
@@ -692,7 +692,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         try:
             await asyncio.to_thread(save_setting, path, "theme", name)
         except (ConfigError, OSError) as error:
-            words = f"The theme is {name} until you quit, because it could not be saved: {why_not_saved(error)}"
+            words = f"The theme is {name} until you quit, because it could not be saved: {reason_of(error)}"
             self._tell(words, level="warning")
         else:
             self._tell(f"The theme is {name}.")

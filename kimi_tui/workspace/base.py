@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kimi_tui.app_paths import make_private
+from kimi_tui.app_paths import make_private, reason_of
 from kimi_tui.display_names import some_of
 from kimi_tui.filesystem import (
     SETTLED_NS,
@@ -748,7 +748,7 @@ def refused(error: OSError | BlobDamaged) -> str:
         return f"The files cannot be written out: {error}."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "The disk is full, so the files cannot be written out. Free some space."
-    return f"The files cannot be written out: {error.strerror or error}."
+    return f"The files cannot be written out: {reason_of(error)}."
 
 
 def _boot() -> str:

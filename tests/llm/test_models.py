@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from support.chat_server import (
 from kimi_tui.llm import models
 from kimi_tui.llm import models as discovery
 from kimi_tui.llm.completion import complete, stream_answer
-from kimi_tui.llm.dialects import DIALECTS
+from kimi_tui.llm.dialects import DIALECTS, quirks_of
 from kimi_tui.llm.errors import (
     LEAST_WINDOW,
     APIConnectionError,
@@ -616,3 +617,16 @@ async def test_a_wrong_key_is_said_also_where_the_end_of_the_base_url_is_missing
         with pytest.raises(APIStatusError, match="404") as caught:
             await chat_models(server.origin, "sk-wrong")
         assert caught.value.advice == "Check the base URL: it usually ends in /v1."
+
+
+async def test_a_window_that_the_server_tells_takes_the_place_of_one_that_was_learned() -> None:
+    """The server may have been started anew, with another window."""
+    url = "https://relearned.example.org/v1"
+    quirks_of(url, "m").window = 9_000
+    made = partial(OpenAICompatible, provider="p", base_url=url, api_key="", model="m")
+    provider = made()
+    assert provider.info.window == 9_000
+    provider.facts = models.ServerFacts(window=40_960)
+    await provider.prepare()
+    assert provider.info.window == 40_960
+    assert made().info.window == DEFAULT_WINDOW

@@ -164,6 +164,11 @@ A, B = '{"path": "a"}', '{"path": "b"}'
         pytest.param(
             [("c_a", 0, "Read", A), ("c_b", 1, "", A)], [("c_a", "Read", A)], id="no ghost"
         ),
+        pytest.param(
+            [("c_a", 0, "Read", A), ("", 1, "", B)],
+            [("c_a", "Read", A), ("", "", B)],
+            id="an index of its own is a call of its own",
+        ),
     ],
 )
 def test_what_gateways_were_seen_to_do(

@@ -265,6 +265,23 @@ async def test_a_disk_that_refuses_is_told_of_until_it_takes_it(tmp_path: Path) 
         await next_event(heard, ev.TurnEnd)
 
 
+async def test_a_message_that_was_sent_need_not_be_stored_any_more(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(gate(2, call("Glob", {"pattern": "*"})), say("done"))
+        await attended(on)
+        await on.soul.inbox.left_over()
+        (on.session.dir / WAITING / "x").mkdir(parents=True)
+        heard = on.soul.wire.subscribe()
+        on.soul.say("first")
+        await on.server.at_gate.wait()
+        on.soul.say("steer")
+        assert not (await next_event(heard, ev.Notice)).solved
+        on.server.release()
+        assert (await next_event(heard, ev.Notice)).solved
+        assert not on.soul.inbox.trouble
+        await next_event(heard, ev.TurnEnd)
+
+
 # -- all at once, at random
 
 

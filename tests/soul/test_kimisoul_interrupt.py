@@ -394,3 +394,15 @@ async def test_a_failed_call_ends_its_step(tmp_path: Path, fault: Answer) -> Non
         await until_end(on.soul.resume())
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
         assert len(on.ear.of(ev.StepInterrupted)) == 1
+
+
+async def test_the_figures_after_a_stopped_turn_count_what_it_left(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(cut(LONG, 11, Stalled()))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(until_end(on.soul.run("hi")))
+        await next_event(heard, ev.TextPart)
+        await stop(on, turn)
+        told = on.ear.of(ev.StatusUpdate)[-1]
+        on.soul.publish_status()
+        assert on.ear.of(ev.StatusUpdate)[-1] == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from support.chat_server import call, calls, say, status
 from support.soul import next_event, stage, until_end
 
 from kimi_tui.config.settings import DMailConfig, LoopControl
+from kimi_tui.soul import conversation
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import SoulBusy
 from kimi_tui.soul.model_slot import LoopLimits
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.wire import events as ev
 
 
@@ -178,7 +181,6 @@ async def test_one_thing_at_a_time(tmp_path: Path) -> None:
         assert on.soul.running
         with pytest.raises(SoulBusy):
             await on.soul.run("too")
-        from kimi_tui.soul.rewind_values import Target
 
         with pytest.raises(SoulBusy):
             await on.soul.travel.rewind(Target(0))
@@ -316,3 +318,44 @@ async def test_why_a_turn_ended_is_in_the_log(
         error = on.ear.of(ev.TurnEnd)[-1].error
         assert error
         assert error in caplog.text
+
+
+async def test_statistics_count_what_was_published_just_now(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("Hello."))
+        await on.soul.run("hi")
+        on.soul.wire.publish(ev.TurnBegin("more"))
+        assert (await on.soul.statistics()).turns == 2
+
+
+async def test_a_folder_that_is_not_scanned_has_no_number_of_files(tmp_path: Path) -> None:
+    async with stage(tmp_path, environ={"HOME": str(tmp_path / "work")}) as on:
+        facts = await on.soul.files_ready()
+        assert (facts.n_files, facts.is_more) == (None, False)
+
+
+async def test_closing_ends_the_search_for_a_sandbox(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        never: asyncio.Future[tuple[None, str]] = asyncio.get_running_loop().create_future()
+
+        async def find() -> tuple[None, str]:
+            return await never
+
+        finding = asyncio.create_task(find())
+        on.soul.use_sandbox_of(finding)
+        await on.soul.aclose()
+        never.cancel()
+        await asyncio.wait([finding])
+        assert finding.cancelling()
+
+
+async def test_a_row_has_the_figure_that_was_shown_and_reads_nothing_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(say("one", usage=(5_000, 10)), say("two", usage=(5_100, 10)))
+        await on.soul.run("a")
+        await on.soul.run("b")
+        monkeypatch.delattr(conversation, "WorldLineTokens")
+        preview = await on.soul.travel.preview(Target(2))
+        assert preview.tokens_after

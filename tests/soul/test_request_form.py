@@ -374,6 +374,10 @@ async def test_ollama_as_it_is_installed_says_hello(tmp_path: Path) -> None:
         (notice,) = [one for one in on.ear.notices() if one.topic == ev.FORM_TOPIC]
         assert "F4" in notice.advice
         assert "32,768" in notice.advice
+        # It is said once, not in every turn.
+        on.server.script(say("Hello again."))
+        await soul.run("and again")
+        assert [one for one in on.ear.notices() if one.topic == ev.FORM_TOPIC] == [notice]
 
 
 @pytest.mark.sample

@@ -990,3 +990,22 @@ async def test_a_name_as_long_as_a_file_system_allows_is_written(bench: Bench) -
         assert outcome.message.startswith("Created ")
         outcome = await bench.run("WriteFile", path=name, content="2\n")
         assert (bench.work_dir / name).read_text() == "2\n"
+
+
+@pytest.mark.parametrize("size", [8, 9])
+def test_a_written_file_has_the_version_that_reading_it_gives(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Files above the limit have a version of their stamps: reading and hashing them would take seconds."""
+    for module in (files, file_edit):
+        monkeypatch.setattr(module, "HASHED_LIMIT_BYTES", 8)
+    synced: list[str] = []
+    place = locate("new/folder/a", bench.work_dir, {})
+    version = file_edit.replace_file(place, b"x" * size, None, synced.append)
+    found = files.read_whole(place)
+    assert found is not None
+    assert version == found.version
+    assert version.startswith("sha256:" if size == 8 else "stat:")
+    # The name of the file and those of the new folders survive a power cut.
+    root = bench.work_dir
+    assert synced == [str(root / "new/folder"), str(root / "new"), str(root)]

@@ -15,7 +15,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import ModalScreen
 
-from kimi_tui.app_paths import short
+from kimi_tui.app_paths import reason_of, short
 from kimi_tui.config.file import save_setting
 from kimi_tui.config.keymap import usable_keys
 from kimi_tui.config.reference import (
@@ -27,7 +27,7 @@ from kimi_tui.config.reference import (
     settings,
     value_of,
 )
-from kimi_tui.config.settings import GROUPS, Config, ConfigError, why_not_saved
+from kimi_tui.config.settings import GROUPS, Config, ConfigError
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import GivenValue
 from kimi_tui.tui.dialogs.help import PLACES, meaning_of
@@ -345,7 +345,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             try:
                 after = await asyncio.to_thread(save_setting, path, setting.key, value, base=copied)
             except (ConfigError, OSError) as error:
-                self._say(f"The setting was not saved: {why_not_saved(error)}", "error")
+                self._say(f"The setting was not saved: {reason_of(error)}", "error")
                 return
         is_first = copied is not None
         self._file = self._file._replace(copied=None)

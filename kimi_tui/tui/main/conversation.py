@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 
 from kimi_tui.agent_parts import parts_of
-from kimi_tui.app_paths import data_dir, short
+from kimi_tui.app_paths import data_dir, reason_of, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.launch import FORKED, CannotOpen, Launch
@@ -688,7 +688,7 @@ class ConversationController:
         try:
             await asyncio.to_thread(keep_folder_thinking, self.launch.work_dir, setting)
         except OSError as error:
-            return f"It could not be saved ({error.strerror or error}), so it applies to this session only."
+            return f"It applies to this session only, because it could not be saved: {reason_of(error)}."
         return "It applies to this folder from now on."
 
     def stop(self) -> bool:

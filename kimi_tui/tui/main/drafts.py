@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.display_names import CHIP
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import clean, clean_pasted
@@ -148,11 +149,13 @@ class Drafts:
             if self._is_closed or (self._keeps_draft and not self.is_given_back):
                 return
             draft, returned = self._bench.prompt.area.draft, [*self._returned]
-            if self._keeps_draft and draft != self.kept_draft:
+            if self._keeps_draft:
+                # This is done without a change, too: a text that could not be stored may have been sent or deleted.
                 with self._refusing():
                     await self._keep_images()
-                    await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
-                    self.kept_draft = draft
+                    if draft != self.kept_draft:
+                        await asyncio.to_thread(write_draft, self._soul.session.dir, draft)
+                        self.kept_draft = draft
                 if self.trouble:
                     return
             del self._returned[: len(returned)]
@@ -189,7 +192,7 @@ class Drafts:
         try:
             yield
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = reason_of(error, self._soul.session.dir)
             # The watchdog may have met the error first, but shows no notice.
             if not self._is_told:
                 self._is_told = True
@@ -217,7 +220,7 @@ class Drafts:
                 write_draft(self._soul.session.dir, draft)
                 self.kept_draft = draft
             except OSError as error:
-                self.trouble = error.strerror or type(error).__name__
+                self.trouble = reason_of(error, self._soul.session.dir)
 
     async def close(self) -> None:
         """Store the present draft, and nothing afterwards, because the session is released."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.filesystem import open_regular, read_regular
 from kimi_tui.foreign_text import clean_pasted, one_line, without_invisible
 from kimi_tui.images import (
@@ -124,7 +125,7 @@ class ImageInput:
         except ImageRefused as error:
             self._tell(str(error), level="warning")
         except OSError as error:
-            self._tell(f"The image cannot be read: {error.strerror or error}.", level="warning")
+            self._tell(f"The image cannot be read: {reason_of(error)}.", level="warning")
         return ()
 
     def _exchange(self, written: str, text: str) -> None:

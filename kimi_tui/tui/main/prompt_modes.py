@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from textual.app import App, SuspendNotSupported
 
-from kimi_tui.app_paths import short
+from kimi_tui.app_paths import reason_of, short
 from kimi_tui.display_names import CHIP_START
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
@@ -226,7 +226,7 @@ class PromptModes:
             bench.tell("No editor can be started here: it needs a terminal.", level="warning")
             return
         except OSError as error:
-            bench.tell(f"{argv[0]} could not be started: {error.strerror or error}.", level="error")
+            bench.tell(f"{argv[0]} could not be started: {reason_of(error)}.", level="error")
             return
         finally:
             self._edits = False

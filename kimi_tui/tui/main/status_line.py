@@ -20,8 +20,9 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kimi_tui.agent_parts import MODE_TITLES
+from kimi_tui.app_paths import reason_of
 from kimi_tui.display_names import signal_name
-from kimi_tui.foreign_text import clean, one_line
+from kimi_tui.foreign_text import one_line
 from kimi_tui.helper_programs import desktop_environment, run_helper
 from kimi_tui.hooks.payload import claude_mode
 from kimi_tui.program import VERSION
@@ -244,7 +245,7 @@ def run_command(
     except subprocess.TimeoutExpired:
         return _said(f"The status line command took longer than {LIMIT_S:.0f} s.")
     except OSError as error:
-        reason = clean(error.strerror or str(error))
+        reason = reason_of(error)
         return _said(f"The status line command could not be started: {reason}.")
     if code:
         if code < 0:

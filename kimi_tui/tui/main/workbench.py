@@ -21,7 +21,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from kimi_tui.agent_parts import PARTS
-from kimi_tui.app_paths import data_dir, log_words
+from kimi_tui.app_paths import data_dir, log_words, reason_of
 from kimi_tui.launch import Launch
 from kimi_tui.tui.faults import Callbacks, is_user_facing, report_of
 from kimi_tui.tui.first_page import first_hints
@@ -309,7 +309,7 @@ class Workbench:
                 words = str(error.args[0]) if error.args else str(error)
             case OSError():
                 log.warning("operation failed", exc_info=error)
-                reason = f"Writing to the disk failed: {error.strerror or error}."
+                reason = f"Writing to the disk failed: {reason_of(error)}."
                 words = f"{error if is_user_facing(error) else reason} Nothing was changed."
             case _ if is_user_facing(error):
                 words = str(error)

@@ -13,6 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.base_url import host_of, is_loopback, origin_of
 from kimi_tui.config.file import save_choice, save_default, save_setting
 from kimi_tui.config.model_choice import (
@@ -28,7 +29,7 @@ from kimi_tui.config.model_choice import (
     keep_folder_model,
     read_folder_model,
 )
-from kimi_tui.config.settings import Config, ConfigError, ModelPrices, why_not_saved
+from kimi_tui.config.settings import Config, ConfigError, ModelPrices
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.foreign_text import one_line
 from kimi_tui.launch import Launch
@@ -242,7 +243,7 @@ async def save(launch: Launch, choice: ModelChoice) -> Launch:
     except ConfigError as error:
         notices = (*notices, f"{error}. The model is used for this session only.")
     except OSError as error:
-        words = f"The choice could not be saved: {why_not_saved(error)}. The model is used for this session only."
+        words = f"The choice could not be saved: {reason_of(error)}. The model is used for this session only."
         notices = (*notices, words)
     choice = choice._replace(headers=stored_headers(config, choice.base_url))
     return launch._replace(choice=choice, config=config, notices=notices)
@@ -396,7 +397,9 @@ async def remember_model(
     try:
         config = await asyncio.to_thread(save, before, choice, pick.thinking)
     except (ConfigError, OSError) as error:
-        words = f"It applies to this session only, because it could not be saved: {why_not_saved(error)}"
+        words = (
+            f"It applies to this session only, because it could not be saved: {reason_of(error)}"
+        )
         return ModelChange(after, words)
     if config is None:
         why = "an option or an environment variable sets the model at the start."

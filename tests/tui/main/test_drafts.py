@@ -310,6 +310,10 @@ async def test_trouble_that_the_watchdog_met_first_is_told_of_once(home: Path) -
         await one.pilot.press(*"cious")
         await one.sees("The text in the prompt cannot be saved as a draft: ")
         assert one.text().count("cannot be saved") == 1
+        # Deleted text need not be stored.
+        await one.pilot.press("ctrl+u")
+        await one.until(lambda: "cannot be saved" not in one.text())
+        assert not drafts.trouble
 
 
 @pytest.mark.exhaustive

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.display_names import counted
 from kimi_tui.foreign_text import one_line, visible
 from kimi_tui.tui.prompt.command import Command
@@ -298,7 +299,7 @@ async def _revoked(servers: McpServers, name: str) -> str:
     try:
         was_allowed = await servers.revoke(name)
     except OSError as error:
-        return f"The permission could not be revoked: {error.strerror or error}."
+        return f"The permission could not be revoked: {reason_of(error)}."
     if not was_allowed:
         return f"You have not allowed the MCP server {name} in this folder."
     return f"The permission of the MCP server {name} was revoked. The server does not start until you allow it again."
@@ -310,7 +311,7 @@ async def _switched(servers: McpServers, name: str, tool: str, *, on: bool) -> s
     except KeyError:
         return f"{name} has no tool {one_line(tool)[:60]}."
     except OSError as error:
-        return f"The setting could not be saved: {error.strerror or error}."
+        return f"The setting could not be saved: {reason_of(error)}."
     if tool:
         return f"{one_line(tool)[:60]} is {'on' if on else 'off'}, in this folder's later sessions too."
     return _state_words(servers, name)
@@ -396,9 +397,7 @@ async def _allow(main: MainParts, servers: McpServers, name: str, *, network: bo
     try:
         await servers.allow(name, network=network)
     except OSError as error:
-        main.bench.tell(
-            f"The permission could not be saved: {error.strerror or error}.", level="warning"
-        )
+        main.bench.tell(f"The permission could not be saved: {reason_of(error)}.", level="warning")
         return
     main.bench.tell(_state_words(servers, name), advice=f"/mcp {name} shows its tools.")
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kimi_tui.agent_parts import MODE_TITLES
+from kimi_tui.app_paths import reason_of
 from kimi_tui.display_names import counted
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ async def _permissions(soul: KimiSoul) -> Sequence[ListedItem]:
         try:
             await soul.permissions.revoke_for_project(rule)
         except (OSError, ValueError) as error:
-            why = error.strerror or error if isinstance(error, OSError) else error
-            return f"The permission could not be revoked: {why}."
+            return f"The permission could not be revoked: {reason_of(error)}."
         return f"Revoked: {shown_rule(rule)}."
 
     mode = f"Mode: {MODE_TITLES[soul.mode]}."
@@ -160,7 +160,7 @@ async def _hook_items(found: Hooks) -> Sequence[ListedItem]:
         try:
             await found.turn(hook, on=on)
         except OSError as error:
-            return f"The setting could not be saved: {error.strerror or error}."
+            return f"The setting could not be saved: {reason_of(error)}."
         return f"The hook is {'on' if on else 'off'}."
 
     state = await found.folder_state()
@@ -240,8 +240,7 @@ async def _allow_folder(main: MainParts, found: Hooks) -> None:
     try:
         await found.allow_folder(digest)
     except (OSError, ValueError) as error:
-        why = error.strerror or error if isinstance(error, OSError) else error
-        main.bench.tell(f"The permission could not be saved: {why}.", level="warning")
+        main.bench.tell(f"The permission could not be saved: {reason_of(error)}.", level="warning")
         return
     main.bench.tell(
         "The hooks of this folder run from now on.", advice="/permissions revokes that."

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kimi_tui.agent_parts import MODE_TITLES, unasked_words
+from kimi_tui.app_paths import reason_of
 from kimi_tui.tui.formatting import NAME_WIDTH, cut
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.screens import ModelChosen, app_of
@@ -302,7 +303,7 @@ async def sandbox(main: MainParts, argument: str) -> None:
         return
     except OSError as error:
         main.bench.tell(
-            f"The commands' copies of package caches could not be deleted: {error.strerror or error}.",
+            f"The commands' copies of package caches could not be deleted: {reason_of(error)}.",
             level="error",
         )
         return
