@@ -254,7 +254,7 @@ class Futures:
         """Return the events of the world line from which a future branches off, before the checkpoint with which it began.
 
         Raises:
-            NoFutures: there is no such future, or its world line was deleted.
+            NoFutures: there is no such future, or the world line that it continues was deleted.
         """
         state = self.state(key)
         try:
@@ -262,7 +262,7 @@ class Futures:
                 self._soul.lines.read(state.from_line) if state.from_line else self._soul.history()
             )
         except KeyError as error:
-            raise NoFutures("The world line that it continues was deleted.", "target") from error
+            raise NoFutures("The world line that this future continues was deleted.", "target") from error
         future = self._futures.get(key)
         end = future.end if future is not None else ""
         found: list[EventRecord] = []

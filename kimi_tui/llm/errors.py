@@ -588,7 +588,7 @@ def error_of_response(raw: bytes, context: ResponseContext) -> LLMError:
 def _page_advice(context: ResponseContext) -> str:
     return (
         f"The page may come from {context.through}. "
-        f"Have the proxy allow {context.host}, or add {context.host} to NO_PROXY."
+        f"Allow {context.host} in the proxy, or add {context.host} to NO_PROXY."
     )
 
 
