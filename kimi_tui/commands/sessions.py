@@ -131,7 +131,10 @@ def _parser() -> CommandLineParser:
         "--for-good", action="store_true", help="delete the session permanently, without the trash"
     )
     verb("restore", "restore a session from the trash")
-    pruning = verb("prune", "delete world lines (branches) of a session, with the sub-agents that only they have")
+    pruning = verb(
+        "prune",
+        "delete world lines (branches) of a session, with the sub-agents that only they have",
+    )
     pruning.add_argument(
         "lines",
         metavar="N",

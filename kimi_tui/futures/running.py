@@ -262,7 +262,9 @@ class Futures:
                 self._soul.lines.read(state.from_line) if state.from_line else self._soul.history()
             )
         except KeyError as error:
-            raise NoFutures("The world line that this future continues was deleted.", "target") from error
+            raise NoFutures(
+                "The world line that this future continues was deleted.", "target"
+            ) from error
         future = self._futures.get(key)
         end = future.end if future is not None else ""
         found: list[EventRecord] = []

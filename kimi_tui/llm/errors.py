@@ -495,7 +495,7 @@ class ResponseContext:
     accepted: int = 0
     """Input tokens that this model accepted last time: a smaller figure in a refusal is not its window."""
     through: str = ""
-    """The proxy that can answer in place of the server, as the connection is not encrypted: its name within a sentence."""
+    """The name, within a sentence, of a proxy that can answer in place of the server, because nothing is encrypted; empty for none."""
 
     @property
     def request_id(self) -> str:

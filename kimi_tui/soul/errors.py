@@ -6,7 +6,7 @@ import errno
 import os
 
 from kimi_tui.app_paths import log_words
-from kimi_tui.filesystem import OF_A_MOMENT
+from kimi_tui.filesystem import TRANSIENT_ERRORS
 
 
 def lack_advice(error: OSError) -> str:
@@ -36,7 +36,7 @@ class TurnFailed(SoulError):
     """A turn ended by a fault of the program, or by a system call that may succeed in a moment. The error is its `__cause__`."""
 
     def __init__(self, cause: Exception) -> None:
-        if isinstance(cause, OSError) and cause.errno in OF_A_MOMENT:
+        if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRORS:
             super().__init__(
                 f"A system call of kimi-tui failed: {os.strerror(cause.errno)}.",
                 advice=f"No message was lost. Press Enter in the empty prompt to let the agent continue. {lack_advice(cause)}".strip(),

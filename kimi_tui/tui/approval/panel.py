@@ -299,7 +299,7 @@ BLANK_ROWS = 2
 LOW_DETAIL = 7
 """If fewer rows than this can be read, the answers to a question are replaced by a row of their keys while one is selected."""
 BESIDE_ROWS = 8
-"""Rows that the detail leaves to what is read while the panel does not have the keyboard focus."""
+"""Rows that the detail leaves to the messages above while the panel does not have the keyboard focus."""
 LEAST_DETAIL = 3
 """The smallest number of rows of the detail, including the line that says which of them are shown."""
 
