@@ -325,7 +325,7 @@ async def test_a_question_is_answered_while_a_future_is_read(
         await one.sees("Press r to answer.")
         # Back in the conversation Esc leads to the question, as usual.
         await one.pilot.press("escape")
-        await one.sees("Press Esc to come back and answer.")
+        await one.sees("Press Esc to answer.")
         fake.asked.clear()
         fake.change(second, asks=())
         await one.until(lambda: one.screen.bench.question is None)
