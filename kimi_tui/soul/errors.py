@@ -39,7 +39,7 @@ class TurnFailed(SoulError):
         if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRORS:
             super().__init__(
                 f"A system call of kimi-tui failed: {os.strerror(cause.errno)}.",
-                advice=f"No message was lost. Press Enter in the empty prompt to let the agent continue. {lack_advice(cause)}".strip(),
+                advice=f"No message was lost. The agent can continue from here. {lack_advice(cause)}".strip(),
             )
             return
         super().__init__(
@@ -59,7 +59,7 @@ class MaxStepsReached(SoulError):
         self.n_steps = n_steps
         super().__init__(
             f"The turn was stopped at its limit of {n_steps:,} step{'' if n_steps == 1 else 's'}.",
-            advice="Press Enter in the empty prompt to let the agent continue.",
+            advice="The agent can continue from here.",
         )
 
 
