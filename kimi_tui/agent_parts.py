@@ -21,7 +21,7 @@ MODE_TITLES: dict[Mode, str] = {
 """The titles of the modes, the same on every screen. Their values in settings and on the command line are the keys."""
 LET_DECIDE = "Let the agent decide"
 """The words for no answer to a question of the agent."""
-REFUSED = "You refused what it asked for."
+REFUSED = "You refused its request."
 """The words for why a sub-agent or a future was stopped by a no."""
 NO_SANDBOX = "no sandbox"
 """The words after a mode in which commands run without asking and without a sandbox."""

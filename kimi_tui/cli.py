@@ -208,8 +208,8 @@ def _run_app(launch: Launch, instant: InstantPrompt | None) -> int:
 
 
 def _write_utf8() -> None:
-    """Have the screen drawn in UTF-8, in which its input is read, whatever a locale or `PYTHONIOENCODING` says: the terminal's own
-    encoding cannot be asked for, and escapes such as `\\u2502` would wreck each row.
+    """Draw the screen in UTF-8, the encoding in which its input is read, whatever the locale or `PYTHONIOENCODING` says: a terminal
+    cannot be asked for its encoding, and escapes such as `\\u2502` would break every row.
     """
     for stream in (sys.__stdout__, sys.__stderr__):
         is_text = isinstance(stream, io.TextIOWrapper)

@@ -45,7 +45,7 @@ NO_HARD_LINKS = frozenset(
 SETTLED_NS = 2_000_000_000
 """Nanoseconds after which a time stamp is trusted: a file or folder that changed within this time can change again without
 another stamp. The coarsest clock in use (FAT) has steps of two seconds."""
-OF_A_MOMENT = frozenset(
+TRANSIENT_ERRORS = frozenset(
     {
         errno.EMFILE,
         errno.ENFILE,
@@ -57,7 +57,7 @@ OF_A_MOMENT = frozenset(
         errno.ETIMEDOUT,
     }
 )
-"""Errors that say nothing about a file or folder: the same call may succeed in a moment."""
+"""Errors that say nothing about a file or folder: the same system call may succeed in a moment."""
 _LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Those of them for which this program lacks something, so that a command that it starts could read what it could not."""
 READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -208,11 +208,11 @@ def _odd(path: Path, mode: int) -> OSError:
 
 
 class Noted:
-    """What a result depends on.
+    """The paths on which a result depends, and whether the result is complete.
 
     Attributes:
         paths: the noted paths (`note_path`).
-        is_whole: whether nothing was missed because the system lacked something for a moment (`unread_is_empty`).
+        is_whole: false if a file or folder was not read because of a transient error (`unread_is_empty`).
     """
 
     def __init__(self) -> None:
@@ -250,7 +250,7 @@ def note_path(path: str) -> None:
 
 @contextlib.contextmanager
 def unread_is_empty() -> Generator[None]:
-    """Pass over an `OSError`, as what cannot be read counts as empty (`note_unread`)."""
+    """Ignore an `OSError`: an unreadable file or folder counts as empty (`note_unread`)."""
     try:
         yield
     except OSError as error:
@@ -258,8 +258,8 @@ def unread_is_empty() -> Generator[None]:
 
 
 def note_unread(error: OSError) -> None:
-    """Note that something was taken for empty because of an error. After one of a moment the result in work is not whole."""
-    if error.errno in OF_A_MOMENT and _noting.noted is not None:
+    """Note that something was taken for empty because of an error. After a transient error `Noted.is_whole` is false."""
+    if error.errno in TRANSIENT_ERRORS and _noting.noted is not None:
         _noting.noted.is_whole = False
     if error.errno in _LACKS and _noting.lack is None:
         _noting.lack = error

@@ -25,7 +25,7 @@ _executing = threading.RLock()
 
 
 class DeferredModule(ModuleType):
-    """A module that is executed when an attribute is read that it does not have; again with the next one, if that raised an error."""
+    """A module that is executed when a missing attribute is read. If that raises an error, the next missing attribute executes it again."""
 
     def __getattr__(self, name: str) -> object:
         spec = self.__spec__
@@ -43,8 +43,8 @@ class DeferredModule(ModuleType):
         return super().__getattribute__(name)
 
     def _forget_all_but(self, before: Mapping[str, object]) -> None:
-        """Have the names of a time before the module was executed, and its modules that are loaded now, as their next import
-        does not set them again.
+        """Restore the names that the module had before it was executed. Its submodules that are loaded by now stay, because
+        another import does not set them again.
         """
         names = vars(self)
         for name in [name for name in names if name not in before]:

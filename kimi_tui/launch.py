@@ -357,4 +357,4 @@ class NoModelNamed(CannotOpen):
 
 
 class ModelRefused(CannotOpen):
-    """The chosen model cannot be used as it is configured, for example as its key would cross a network unencrypted."""
+    """The chosen model cannot be used as it is configured, for example because its key would cross a network unencrypted."""

@@ -1,6 +1,6 @@
-"""Folders for temporary files of this program. The program removes them at its end, and `sweep` those of programs that were killed.
+"""Folders for temporary files of this program. The program removes them at its end; `sweep` removes those of killed programs.
 
-Each folder is locked (`flock`) by the process that made it, for as long as it uses it. So one that nobody has locked is left over.
+Each folder is locked (`flock`) by the process that made it, as long as the process uses it. So an unlocked folder is left over.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TemporaryFolder:
         """Remove it; what the disk refuses to remove stays. It may be called again."""
         with contextlib.suppress(OSError):
             remove_tree(self.path)
-        # Only now: the end of the program would come in the middle of the removal.
+        # The folder counts as used until it is gone: else the program could end in the middle of the removal.
         _used.discard(self)
         self._is_over.set()
         lock, self._lock = self._lock, -1
@@ -93,7 +93,7 @@ def _made(top: str, kind: str) -> tuple[str, int]:
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
-            continue  # A sweep has taken it for a left one.
+            continue  # A sweep took it for a folder that was left over.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -108,7 +108,7 @@ def _made(top: str, kind: str) -> tuple[str, int]:
 
 
 def remove_all() -> None:
-    """Remove those of this process because it ends; only one that ends by `os._exit` has to call it."""
+    """Remove the folders of this process at its end. Only a process that ends by `os._exit` has to call it."""
     for one in list(_used):
         one.end()
 
@@ -142,7 +142,7 @@ def _removed(path: str) -> bool:
 
 
 def sweep_in_background() -> None:
-    """Remove the same once in the life of the program, without waiting for it; the end of the program does not wait for it either."""
+    """Run `sweep` in a thread, once in the life of the program. The end of the program does not wait for it."""
     if not _swept.is_set():
         _swept.set()
         threading.Thread(target=sweep, name="temporary folders", daemon=True).start()

@@ -102,7 +102,7 @@ def say(message: str) -> None:
 
 
 def complain(message: str) -> None:
-    """Print one line on standard error. What nobody reads any more is no reason to end what the command does."""
+    """Print one line on standard error; the command continues if standard error is closed."""
     with contextlib.suppress(OSError):
         print(f"kimi-tui: {one_line(message)}", file=sys.stderr, flush=True)
 

@@ -120,7 +120,7 @@ def _parser() -> CommandLineParser:
     add(
         "--check",
         metavar="COMMAND",
-        help="a shell command that checks the files of each future when the future ends; exit code 0 means that the check passed",
+        help="a shell command that checks the files of each future when the future ends; exit code 0 means that the check passed; it is stopped after 10 minutes",
     )
     add("--network", action="store_true", help="let the check use the network")
     add(
@@ -353,7 +353,7 @@ class _FuturesRun:
             if one.state == "failed":
                 complain(f"{one.name}: {one.why}")
             if one.check == "not run" and one.check_output:
-                complain(f"{one.name}: The check was not run. {one.check_output}")
+                complain(f"{one.name}: The check was not run: {one.check_output}")
         if self._options.take and not taken and not self._signal:
             complain(
                 "The session was not switched: no future passed the check."

@@ -22,6 +22,7 @@ from kimi_tui.filesystem import Storage
 from kimi_tui.foreign_text import clean_source
 from kimi_tui.program import DONE, FAILED, USAGE
 from kimi_tui.session.errors import SessionLocked
+from kimi_tui.session.journal import FUTURE
 from kimi_tui.session.session import Session
 from kimi_tui.session.store import DiskUse, disk_use, opened, read_only_copy
 from kimi_tui.session.world_lines import WorldLine
@@ -291,7 +292,7 @@ def _print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> 
     now = datetime.now(UTC)
     drawn = [line for line in lines if line.n not in shown or shown[line.n].n_steps]
     print_table(
-        ["line", "name", "reason", "to", "steps", "messages", "before", "after", "age"],
+        ["line", "name", "reason", "to", "steps", "messages", "tokens before", "after", "age"],
         [
             [
                 str(line.n),
@@ -316,6 +317,8 @@ def _print_lines(lines: Sequence[WorldLine], shown: Mapping[int, ShownLine]) -> 
 
 
 def _after_words(line: WorldLine, shown: ShownLine | None) -> str:
+    if line.reason == FUTURE:
+        return ""  # nothing has left the context
     after = _tokens_after(line, shown)
     is_measured = not after or (shown is not None and shown.after_measured)
     return tokens(after, estimated=not is_measured)

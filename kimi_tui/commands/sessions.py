@@ -131,7 +131,10 @@ def _parser() -> CommandLineParser:
         "--for-good", action="store_true", help="delete the session permanently, without the trash"
     )
     verb("restore", "restore a session from the trash")
-    pruning = verb("prune", "delete all world lines (branches) of a session except the current one")
+    pruning = verb(
+        "prune",
+        "delete world lines (branches) of a session, with the sub-agents that only they have",
+    )
     pruning.add_argument(
         "lines",
         metavar="N",
@@ -316,13 +319,13 @@ async def _prune(store: SessionStore, options: Namespace) -> int:
         of_agents = await asyncio.to_thread(agents_size, session, names)
         size = size_words(sum(sizes[n] for n in chosen) + of_agents)
         agents = f" and {counted(len(names), 'sub-agent')}" if names else ""
-        question = f"Delete {len(chosen)} world lines ({size}){agents}? You can then no longer read them, switch to them, or undo the rewinds that created them."
+        question = f"Delete {len(chosen)} world lines{agents} ({size})? You can then no longer read them, switch to them, or undo the operations that left them."
         if len(chosen) == 1:
             from kimi_tui.soul.checkpoint_table import shown_lines
 
             shown = (await asyncio.to_thread(shown_lines, session)).get(chosen[0])
             what = line_words(chosen[0], shown.name if shown else "")
-            question = f"Delete {what} ({size}){agents}? You can then no longer read it, switch to it, or undo the rewind that created it."
+            question = f"Delete {what}{agents} ({size})? You can then no longer read it, switch to it, or undo the operation that left it."
         if not options.yes and not confirmed(question):
             return FAILED
         freed = await asyncio.to_thread(prune_lines, session, chosen)

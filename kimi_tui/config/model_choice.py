@@ -150,8 +150,8 @@ def _remarks(
 def needs_key(base_url: str) -> bool:
     """Return whether a server must be given a key before it is asked anything.
 
-    One on this machine needs none, and no key is ever sent over plain HTTP to another: a server there is one without keys. The
-    address of a known provider is the exception, as `http://` is a slip there.
+    A server on this machine needs none. Another server on plain HTTP is used without a key, because a key is never sent
+    unencrypted; the address of a known provider is the exception, because `http://` is a typing error there.
     """
     if is_loopback(host_of(base_url)):
         return False

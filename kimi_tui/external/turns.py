@@ -49,7 +49,7 @@ _STOPPED = {
     ),
     "max_turn_requests": (
         "The agent stopped: it reached its own limit of requests in one turn.",
-        "Press Enter in the empty prompt to let it continue.",
+        "The agent can continue from here.",
     ),
     "refusal": (
         "The agent refused to continue. It may no longer have your last message.",

@@ -57,7 +57,7 @@ _MOST_ANSWER = 20_000
 _HEARD_S = 2.0
 _LAST_SNAPSHOT_S = 5.0
 _OUT_OF_TIME = 124
-"""The exit code of a check that takes too long, as that of `timeout`."""
+"""The exit code of a check that takes too long; the program `timeout` has the same."""
 _HELD_S = 0.05
 """Seconds for which streamed text is held, so that three futures do not wake the program hundreds of times a second."""
 _P = ParamSpec("_P")

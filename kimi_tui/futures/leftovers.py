@@ -63,7 +63,7 @@ async def take_up(soul: KimiSoul) -> int:
     )
     for folder, note in found:
         try:
-            # Another program may be making one, whose note follows.
+            # A future without a note may be one that another program is starting.
             parent = note.parent if note is not None else await asyncio.to_thread(_origin, folder)
             if parent != session.id and await asyncio.to_thread(_is_there, folder, parent):
                 continue

@@ -31,7 +31,7 @@ _FOLDERS = frozenset(
     }
 )
 _CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
-"""Folders that a run of the tests writes by itself: without this a future that only ran them would count as having changed them."""
+"""Folders that a run of the tests writes; a future that only ran its tests has not changed them."""
 _NAMES = frozenset(
     {
         "conftest.py",

@@ -400,7 +400,7 @@ class Planner:
     def _quiet_s(self) -> float:
         """Return the seconds since the newest step that a server has answered; -1 if there is none.
 
-        The file of the session says less: what the user does writes to it too, and it is new before the first request.
+        The time of the session's file says less: actions of the user change it too, and it is new before the first request.
         """
         points = self._session.context.world_line.checkpoints
         newest = next((one for one in reversed(points) if one.tokens is not None), None)

@@ -146,7 +146,7 @@ class StartServer:
         if process.stdin is not None:
             process.stdin.close()
         if not any(one.done() for one in self._begun.values()):
-            # It still loads the engine, for nobody, and would not see the end of its input before it has done so.
+            # The process still loads the engine, which is not needed any more, and would see the end of its input only afterwards.
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
         with contextlib.suppress(TimeoutError):

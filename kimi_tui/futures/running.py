@@ -256,10 +256,10 @@ class Futures:
         """Return the events of the world line from which a future branches off, before the checkpoint with which it began.
 
         Raises:
-            NoFutures: there is no such future, or its world line was deleted.
+            NoFutures: there is no such future, or the world line that it continues was deleted.
         """
         state = self.state(key)
-        gone = NoFutures("The world line that it continues was deleted.", "target")
+        gone = NoFutures("The world line that this future continues was deleted.", "target")
         future = self._futures.get(key)
         end = future.end if future is not None else None
         is_live = not state.from_line

@@ -495,7 +495,7 @@ class ResponseContext:
     accepted: int = 0
     """Input tokens that this model accepted last time: a smaller figure in a refusal is not its window."""
     through: str = ""
-    """The proxy that can answer in place of the server, as the connection is not encrypted: its name within a sentence."""
+    """The name, within a sentence, of a proxy that can answer in place of the server, because nothing is encrypted; empty for none."""
 
     @property
     def request_id(self) -> str:
@@ -588,7 +588,7 @@ def error_of_response(raw: bytes, context: ResponseContext) -> LLMError:
 def _page_advice(context: ResponseContext) -> str:
     return (
         f"The page may come from {context.through}. "
-        f"Have the proxy allow {context.host}, or add {context.host} to NO_PROXY."
+        f"Allow {context.host} in the proxy, or add {context.host} to NO_PROXY."
     )
 
 

@@ -68,7 +68,7 @@ class EnvironmentProxy:
     def answers_for(self, base_url: str) -> str:
         """Return the name of the proxy within a sentence if it can answer in place of the server; else an empty string.
 
-        It only passes on what is encrypted, or what a SOCKS proxy carries.
+        A proxy cannot answer an encrypted request, and a SOCKS proxy only passes requests on.
         """
         is_encrypted = urlsplit(base_url).scheme.lower() == "https"
         return "" if is_encrypted or self.is_socks else self.between

@@ -75,7 +75,7 @@ ToolState = Literal[
 
 
 _N_EDITS = 1 << 32
-"""More than a block is ever edited."""
+"""A number that the edits of a block never reach."""
 _versions = count(_N_EDITS, _N_EDITS)
 
 
@@ -85,7 +85,7 @@ class Stretch:
 
     Attributes:
         live: whether a rewind to their checkpoints is possible.
-        version: the part of the versions of all its blocks that it adds; no other stretch ever has the same.
+        version: a number that is added to `n_edits` of each block for its version; no other stretch ever has the same.
     """
 
     __slots__ = ("live", "version")
@@ -132,7 +132,7 @@ class Block:
 
     @property
     def live(self) -> bool:
-        """Whether a rewind to its checkpoint is possible: not once it is before a compaction."""
+        """Whether a rewind to its checkpoint is possible; false once the block is before a compaction."""
         return self.stretch.live and not self.replaced
 
     @property
@@ -552,7 +552,7 @@ def first_from(blocks: Sequence[Block], base: int, end: int, checkpoint: int) ->
 
 
 def common_start(one: Sequence[Block], other: Sequence[Block]) -> int:
-    """Return how many first blocks two lists have in common. Slices are compared, which takes tens of thousands a millisecond."""
+    """Return how many first blocks two lists have in common. It compares slices: tens of thousands of blocks in a millisecond."""
     end, start = min(len(one), len(other)), 0
     while start < end and one[start : start + _SLICE] == other[start : start + _SLICE]:
         start += _SLICE
@@ -566,7 +566,7 @@ class BlockList:
     Attributes:
         blocks: all blocks; the last `tail` of them (queued messages) stay last.
         base: the index of the first block whose checkpoint is on the live line: those before it were compacted.
-        stretches: those of the line, oldest first; blocks from `base` on are of the last one, which alone is live.
+        stretches: the stretches of the line, oldest first; only the last one, with the blocks from `base` on, is live.
         checkpoint, uid: the newest checkpoint of the live line; None between a revert and the next checkpoint.
         number: the `number` of the first message after it.
         attempt: the keys of the blocks that the running attempt of a model call has streamed; they are removed if it is retried.

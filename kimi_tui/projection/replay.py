@@ -489,7 +489,7 @@ class UpcomingCheckpoints:
                     pass
         if self._checkpoints:
             self._checkpoints[-1].tokens_end = used
-        # Each moment that is played asks for those after it.
+        # The peaks are computed once: each moment that is played asks for those after it.
         self._peaks = TokenPeaks()
         self._peaks.savings(self._checkpoints)
         self._newest: tuple[int, str, Future] | None = None

@@ -373,7 +373,7 @@ class TimelineRows:
     def appended(self, checkpoint: CheckpointNode) -> None:
         """Add the row of a checkpoint that was appended to the live line."""
         self._changes += 1
-        # With some for each that is new, those that a reset left are found where nobody asks for all rows, too.
+        # Each new checkpoint finds some more headings, so that those after a reset are found even if nobody asks for all rows.
         self._find_headings()
         if self._missing is not None:
             return
@@ -479,7 +479,7 @@ class TimelineRows:
     def heading_of(self, index: int) -> CheckpointNode | None:
         """Return the checkpoint that begins the turn of the live checkpoint at `index`."""
         live = self._tree.live
-        # Of those that were not looked at yet, only the newest turn is asked for.
+        # Callers ask only for the newest turn of those that were not looked at yet.
         for place in range(min(index, len(live) - 1), self._n_headed - 1, -1):
             if live[place].begins_turn:
                 return live[place]

@@ -588,7 +588,7 @@ def _root(origin: int) -> int:
 
 _KEY = attrgetter("key")
 _LONG = 2_000
-"""The checkpoints of a line's own from which on they are not listed: there are never many such lines."""
+"""A line with at least so many checkpoints of its own is kept whole, without listing them; there are never many such lines."""
 
 
 def _is_on(points: Sequence[CheckpointNode], checkpoint: CheckpointNode) -> bool:
@@ -604,7 +604,7 @@ class _Taken:
         self._live = live.points
         self._keys: set[int] = set()
         self._long: list[list[CheckpointNode]] = []
-        """The lines that had very many checkpoints of their own: listing each of these would take long."""
+        """The lines with at least `_LONG` checkpoints of their own."""
         self.origins = {live.origin}
 
     def is_live(self, checkpoint: CheckpointNode) -> bool:

@@ -103,7 +103,7 @@ class TokenPeaks:
 
 
 class PeaksFrom(NamedTuple):
-    """The peaks of the checkpoints of a line from one on, by those of the whole line, which stays as it is."""
+    """The peaks of a line from one checkpoint on, taken from those of the whole line, which does not change."""
 
     whole: TokenPeaks
     points: Sequence[CheckpointNode]
@@ -126,7 +126,7 @@ class Future:
     Attributes:
         checkpoints: the checkpoints, oldest first.
         awaited: the uid of the next D-Mail or compaction among them; empty for none.
-        peaks: what is known of their figures; None for nothing.
+        peaks: the peaks of their figures, if they are known.
     """
 
     checkpoints: tuple[CheckpointNode, ...]

@@ -488,7 +488,7 @@ def _rearrange(
         base: the index of the first one to whose checkpoint a rewind is possible.
         summary: the summary's checkpoint and those after it.
         points: the checkpoints of the line so far.
-        stretch: that of the blocks after the card.
+        stretch: the stretch of the blocks after the card.
     """
     moved = _moved_points(summary, points)
     if summary.was:
@@ -1151,8 +1151,7 @@ class StepTokens:
         """Forget the checkpoints from this one on, which were dropped."""
         self._current = None
         known, sent = self._known, self._sent
-        # The time is in proportion to the smaller part, that which goes or that which stays; but a damaged record may have any
-        # numbers.
+        # The time is in proportion to the smaller part, whether it is dropped or stays; but a damaged record may have any numbers.
         if max(0, checkpoint) < self._largest + 1 - checkpoint:
             stay: Iterable[int] = range(checkpoint) if checkpoint < len(known) else known
             self._known = {one: known[one] for one in stay if one < checkpoint and one in known}

@@ -60,7 +60,8 @@ class WorldLine:
         reason: The kind of operation that left it, `foreign` for another program's file, `future` for a future that was never the
             live line, `unknown` if it cannot be found out.
         left_by: The operation that left it last, as journaled or as far as the files tell; blank but for its `n` if they tell
-            nothing. Of a future the time of its end, its tokens then, and the messages that the live line does not have. Undo and redo keep the reason for which the line was left before.
+            nothing. For a future it has the time of its end, its tokens then, and the number of messages that the live line does not
+            have. Undo and redo keep the reason for which the line was left before.
         left_before: The operations that left it earlier, oldest first.
         checkpoints: All of its checkpoints, including those that it shares with other lines.
         n_messages: The number of its messages, markers not counted.
@@ -190,7 +191,7 @@ class StoredWorldLines:
 def _end_of_future(
     blank: JournalEntry, note: Mapping[str, object], line: WorldLineContent, shared: int
 ) -> JournalEntry:
-    """Return when a future ended, its tokens then, and what it has that the live line has not."""
+    """Return an entry with the end of a future, its tokens then, and the numbers of messages and calls that the live line lacks."""
     index, points = line.index, line.checkpoints
     start = points[shared].message_index if shared < len(points) else index.n_messages
     messages, calls = index.counts(start)

@@ -6,15 +6,15 @@ import errno
 import os
 
 from kimi_tui.app_paths import log_words
-from kimi_tui.filesystem import OF_A_MOMENT
+from kimi_tui.filesystem import TRANSIENT_ERRORS
 from kimi_tui.own_process import lack_of_memory
 
 
 def lack_advice(error: OSError) -> str:
-    """Return what to do if an error says that too many files are open; an empty string for other errors."""
+    """Return the sentence that says what to do when too many files are open; an empty string for other errors."""
     if error.errno not in (errno.EMFILE, errno.ENFILE):
         return ""
-    return "To raise the limit, quit, and start kimi-tui after ulimit -n 1024."
+    return "To raise the limit, run ulimit -n 4096 in a shell and start kimi-tui there."
 
 
 class SoulError(Exception):
@@ -34,19 +34,19 @@ class RunCancelled(SoulError):
 
 
 class TurnFailed(SoulError):
-    """A turn ended by a fault of the program, which is its `__cause__`, or because the system lacked something for a moment."""
+    """A turn ended by a fault of the program, or by a system call that may succeed in a moment. The error is its `__cause__`."""
 
     def __init__(self, cause: Exception) -> None:
-        if isinstance(cause, OSError) and cause.errno in OF_A_MOMENT:
+        if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRORS:
             super().__init__(
-                f"The system refused something that kimi-tui needs: {os.strerror(cause.errno)}.",
-                advice=f"No message was lost. Press Enter in the empty prompt to let it continue. {lack_advice(cause)}".strip(),
+                f"A system call of kimi-tui failed: {os.strerror(cause.errno)}.",
+                advice=f"No message was lost. The agent can continue from here. {lack_advice(cause)}".strip(),
             )
             return
         if words := lack_of_memory(cause):
             super().__init__(
                 words,
-                advice="No message was lost. Press Enter in the empty prompt to let it continue.",
+                advice="No message was lost. The agent can continue from here.",
             )
             return
         super().__init__(
@@ -66,7 +66,7 @@ class MaxStepsReached(SoulError):
         self.n_steps = n_steps
         super().__init__(
             f"The turn was stopped at its limit of {n_steps:,} step{'' if n_steps == 1 else 's'}.",
-            advice="Press Enter in the empty prompt to let it continue.",
+            advice="The agent can continue from here.",
         )
 
 

@@ -72,7 +72,7 @@ _NAMED_LOST = 3
 # After this many seconds a user may have noticed the wait.
 _LONG_S = 2.0
 _OLD_S = 0.02
-"""Seconds for which a scan counts that a tool waits for: setting up a command takes about as long."""
+"""Seconds after which the scan before a tool is repeated; setting up a command takes about as long."""
 _MOST_ROWS = 20_000
 _MOST_FILES_COMPARED = 300
 _BY_A_JOB = "a background task may have changed it"
@@ -171,7 +171,7 @@ class FileHistory:
 
         Args:
             paths: the files that it will change, relative to the work folder; None if they are unknown (a command).
-            beside: what the tool waits for as well, which goes on during the scan.
+            beside: another operation that the tool waits for; it runs during the scan.
 
         Returns:
             the running tool, to be passed to `after_change`.

@@ -486,7 +486,7 @@ def fits(records: list[EventRecord], session: Session) -> bool:
         return False
     lines: set[int] = set()
     told: set[str] = set()
-    # A summary also stands, as a pinned message, behind checkpoints of other kinds, where pins tell of what is beside it.
+    # A pinned summary is also found after checkpoints of other kinds; there the pins tell what is beside it.
     compacted: set[str] = set()
     # The last records of a killed program may be missing: without the end of a compaction what it replaced stays on view.
     unended: set[str] = set()

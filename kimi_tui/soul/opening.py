@@ -330,7 +330,7 @@ async def open_session(
         where = f" Sessions are kept in {short(data_dir())}; set KIMI_TUI_HOME to change that."
         words = f"{error}{'' if launch.demo else where}"
         if advice := lack_advice(error):
-            words = f"The session could not be opened: too many files are open. {advice}"
+            words = f"The session could not be opened, because too many files are open. {advice}"
         kind = DiskRefuses if error.errno in _MAY_PASS else CannotOpen
         raise kind(words, FAILED) from error
     except SessionError as error:

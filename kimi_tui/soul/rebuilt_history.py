@@ -76,7 +76,7 @@ from kimi_tui.wire.events import (
 
 _Named = Checkpoint | CheckpointName
 _VISITOR = 1 << 30
-"""The number of the live line while a future is visited, which no file has."""
+"""The number of the live line while a future is visited; no file has this number."""
 _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 

@@ -611,7 +611,7 @@ class _RunningCall:
             paths = None if self._tool.changes == "anything" else inside
             sync, files = asyncio.ensure_future(conversation.context.sync()), conversation.files
             if paths is not None:
-                # These files are looked at last, as what they hold is overwritten at once.
+                # The files are scanned last, because the tool then overwrites them at once.
                 await sync
                 self._changes.append(await files.before_change(paths))
             else:

@@ -53,7 +53,7 @@ _REFUSED = ("proc", "sys", "dev")
 _LONGEST_PATH = 4096
 _RESULT = re.compile(r"[0-9a-f]{12}\.txt")
 _AGENT = re.compile(r"[a-z][a-z0-9-]{0,39}-[0-9]{1,6}")
-"""The name of a sub-agent, which the folder with its versions of files has."""
+"""The name of a sub-agent, and of the folder with its versions of files."""
 _remembered = Remembered()
 """The places in the home folder and in the system, which are the same for nearly every path."""
 _NAMES_LIMIT = 5000
@@ -489,7 +489,7 @@ def own_result(target: ResolvedPath, env: ToolEnv) -> Path | None:
 
 
 def _version(real: Path, results: Path) -> str:
-    """Return the name below `results` of a sub-agent's version of a file, which a path in the folder of any session names; else nothing."""
+    """Return the name below `results` of the sub-agent's version that a path in any session's folder names; empty for other paths."""
     parts, sessions = real.parts, results.parts[-4:-3]
     for place in range(3, len(parts) - 2):
         if parts[place] == RESULTS_NAME and parts[place - 3 : place - 2] == sessions:

@@ -44,7 +44,7 @@ class BesideTranscript(Transcript):
 
     FOCUS_ON_CLICK = True
     ANSWER_KEY: ClassVar[str] = "future.answer"
-    """The action, by its name in `[keys]`, that leads to the question that waits; its letter is no answer, so that it can be pressed twice."""
+    """The name in `[keys]` of the action that goes to the waiting question. Its letter answers nothing, so it may be pressed twice."""
 
     class BesideActed(Message):
         """A key that acts on the agent on view was pressed."""

@@ -186,12 +186,12 @@ class StatusRow(PaintedRows):
 
 
 Place = Literal["timeline", "future row", "begun", "filter", "missed", "found"]
-"""The part of the timeline on which keys act: its rows (`timeline`, `future row` on a future that runs), an empty filter being typed (`begun`), a filter with
-matches (`filter`) or without (`missed`), or the rows of a kept filter (`found`).
+"""The part of the timeline on which keys act: its rows (`timeline`; `future row` if a running future is selected), an empty filter being
+typed (`begun`), a filter with matches (`filter`) or without (`missed`), or the rows of a kept filter (`found`).
 """
 _FRAME_KEYS: Mapping[Place, str] = {
     "timeline": "Enter preview  ? keys",
-    "future row": "Enter read it  ? keys",
+    "future row": "Enter read  ? keys",
     "begun": "Esc show all steps",
     "missed": "Esc show all steps",
     "filter": "Enter go to the step  Esc show all steps",

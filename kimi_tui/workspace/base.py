@@ -737,8 +737,8 @@ def check_room(place: Path, files: Manifest) -> None:
     found = os.statvfs(place)
     if needed + _LEFT_FREE > (free := found.f_bavail * found.f_frsize):
         raise NoBase(
-            f"A copy of the files needs {needed / 1e6:,.0f} MB on the disk of {place}, and {_LEFT_FREE / 1e6:,.0f} MB must stay free; "
-            f"{free / 1e6:,.0f} MB are free."
+            f"A copy of the files needs {needed / 1e6:,.0f} MB on the disk of {place}, and {_LEFT_FREE / 1e6:,.0f} MB must stay free there. "
+            f"Only {free / 1e6:,.0f} MB are free. Free some space."
         )
 
 

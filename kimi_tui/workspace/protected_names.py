@@ -355,8 +355,8 @@ class _LinkListing(NamedTuple):
 
     Attributes:
         stamp: the stamp of the folder (`_stamp_of`); empty if it could not be read, or has changed only just now.
-        most: how many names were read at most.
-        n_names: how many were read.
+        most: the largest number of names that would have been read.
+        n_names: the number of names that were read.
         links: the names of the links that are, or may be, guarded.
         folders: the folders to enter, and whether each is guarded.
     """

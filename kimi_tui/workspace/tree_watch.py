@@ -293,7 +293,7 @@ def _stamp_at_rest(process: int) -> bytes:
 
 
 def _told_in(path: str) -> bytes:
-    """Return all of a file of the kernel, of which there are dozens: a file object takes twice as many system calls.
+    """Return the content of a file in `/proc`. Dozens are read, and a file object takes twice as many system calls.
 
     Raises:
         OSError: the process has ended.
@@ -358,7 +358,7 @@ _SHARED: Final = tuple(b"%cw%cs " % (r, x) for r in b"r-" for x in b"x-")
 def _mapped(process: int) -> Iterator[str]:
     with contextlib.suppress(OSError):
         told = _told_in(f"/proc/{process}/maps")
-        # Next to no process has one, and its lines are hundreds.
+        # Almost no process has one, and the file has hundreds of lines.
         for line in told.split(b"\n") if any(rights in told for rights in _SHARED) else ():
             fields = line.split(None, 5)
             if len(fields) == 6 and fields[1] + b" " in _SHARED:

@@ -86,3 +86,8 @@ async def test_all_that_futures_said_is_exported_as_lines_of_their_own(
     assert alpha["tokens_before"] == 1210
     assert re.match(r"20\d\d-", alpha["at"])
     assert all(listed[n]["messages_dropped"] for n in lines)
+    # Nothing left the context, so the table has no figure for what stayed.
+    assert await asyncio.to_thread(sessions.list_in_session, "worldlines", name[:2]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert "tokens before  after  age" in rows[0]
+    assert all(re.search(r" future .* 1\.2k {9}(now|\d+ s|\d+ min)$", row) for row in rows[1:])

@@ -91,7 +91,7 @@ async def test_the_sub_agents_of_a_future_go_with_it(
     asked: list[str] = []
     monkeypatch.setattr(sessions, "confirmed", asked.append)
     assert await asyncio.to_thread(sessions.run, ["prune", name]) == 1
-    assert ") and 1 sub-agent? You can then no longer read" in asked[0]
+    assert " and 1 sub-agent (" in asked[0]
     monkeypatch.setattr(sessions, "say", asked.append)
     assert await asyncio.to_thread(sessions.run, ["prune", name, "--yes"]) == 0
     # The question counts what is freed, with the sub-agent.

@@ -214,7 +214,7 @@ async def test_a_future_that_is_refused_without_a_reason_is_stopped(scene: Scene
     futures.answer(ask, request.id, "no")
     await futures.ended()
     state = futures.state(ask)
-    assert (state.state, state.why) == ("stopped", "You refused what it asked for.")
+    assert (state.state, state.why) == ("stopped", "You refused its request.")
     assert state.world_line
 
 

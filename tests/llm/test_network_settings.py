@@ -269,7 +269,7 @@ async def test_a_page_that_may_come_from_the_proxy_names_it(
     error = await error_of()
     assert error.advice == (
         f"The page may come from the proxy http://{address}, set by HTTP_PROXY. "
-        f"Have the proxy allow {NAME}, or add {NAME} to NO_PROXY."
+        f"Allow {NAME} in the proxy, or add {NAME} to NO_PROXY."
     )
 
 

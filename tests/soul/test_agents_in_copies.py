@@ -314,7 +314,7 @@ async def test_a_question_waits_in_the_one_queue_and_a_no_ends_that_one(beside: 
     on.soul.answer(asked.id, "no")
     assert await turn == "done"
     stopped = agents.state("general-1")
-    assert (stopped.state, stopped.why) == ("stopped", "You refused what it asked for.")
+    assert (stopped.state, stopped.why) == ("stopped", "You refused its request.")
     (told, _), (_, second) = beside.results()
     assert told.endswith("The user refused what it asked for. It had not answered yet.")
     assert second == "second"

@@ -698,7 +698,7 @@ async def test_a_fork_has_its_own(tmp_path: Path) -> None:
             "1 step, 999 tokens",
         ),
         (
-            {"state": "stopped", "why": "You refused what it asked for."},
+            {"state": "stopped", "why": "You refused its request."},
             "",
             "general-1, 0 steps. The user refused what it asked for. It had not answered yet.",
             "stopped, 0 steps, 0 tokens",

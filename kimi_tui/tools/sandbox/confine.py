@@ -510,7 +510,7 @@ class Standing:
         return _whole(self._table) == self._mounts and os.stat("/").st_mtime_ns == self._top
 
     def close(self) -> None:
-        """Close the descriptors. From now on the process keeps its layer, whoever wants it."""
+        """Close the descriptors. From now on the process keeps its layer, even if another program wants it."""
         os.close(self._listed)
         os.close(self._table)
         if self._lease >= 0:
@@ -964,8 +964,8 @@ def _taken_layer(folder: str) -> tuple[str, int]:
 def _lease(lock: int) -> int:
     """Have this process give up its layer and end when somebody opens the layer's lock for writing (`layers.reset`).
 
-    The kernel tells by a signal and has whoever opens the file wait until the lease is gone. Watching the file would be told of as
-    well, but the end of a watch takes the kernel 15 ms.
+    The kernel sends a signal, and lets the process that opens the file wait until the lease is gone. A watch of the file would
+    tell the same, but the kernel takes 15 ms to end a watch.
 
     Returns:
         the descriptor of the lease, which is gone when that is closed; -1 where the file system has none.

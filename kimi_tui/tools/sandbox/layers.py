@@ -493,8 +493,8 @@ def _locked(lock: int) -> bool:
 
 
 def _given_up(place: str) -> bool:
-    """Ask for a layer by its lock, and wait until a process that holds it for its next command has ended; return False if one that
-    does not end keeps it. One with a command takes no notice.
+    """Ask for a layer by its lock, and wait until a process that holds it for its next command has ended; return False if a process
+    keeps it. A process with a command takes no notice.
     """
 
     def ask() -> None:
@@ -502,7 +502,7 @@ def _given_up(place: str) -> bool:
             # The kernel tells the process that has a lease on the file (`confine.set_up_ahead`), and waits for its end here.
             os.close(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
 
-    # A process that is stopped would be waited for for 45 seconds.
+    # If that process is stopped, opening the file takes 45 seconds.
     asking = threading.Thread(target=ask, name="layer", daemon=True)
     asking.start()
     asking.join(_GIVEN_UP_S)

@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 from kimi_tui import app_paths
 from kimi_tui.filesystem import (
-    OF_A_MOMENT,
     SETTLED_NS,
+    TRANSIENT_ERRORS,
     create_file,
     links_to,
     note_path,
@@ -1681,8 +1681,8 @@ def _descriptions(folder: str) -> dict[tuple[int, int], int]:
     try:
         names = os.listdir(folder)
     except OSError as error:
-        if error.errno in OF_A_MOMENT:
-            raise  # whoever keeps the result must not keep this one
+        if error.errno in TRANSIENT_ERRORS:
+            raise  # a caller that keeps results must not keep this one
         names = []
     for name in names:
         if name.endswith(_DESCRIPTION):

@@ -601,12 +601,12 @@ def trouble_with(sandbox: Sandbox) -> str:
     """Name the trial that a backend fails, or say why it cannot be used; empty if it passes all."""
     environ = sandbox.environ
     home = Path(os.path.realpath(home_of(environ) or "/"))
-    # The end of the program does not wait for this thread, a daemon, but for what it writes.
+    # The end of the program does not wait for this daemon thread, but for the files that it writes.
     with TemporaryFolder("trial", awaited=True) as place:
         top = Path(place.path)
         work, secret = top / "work", top / "secret"
         hook = work / ".git" / "hooks" / "post-checkout"
-        # Without the folders above them, which the end of the program may have removed.
+        # Missing parents are not made: the end of the program may have removed them.
         for folder in (work, work / ".git", hook.parent, secret):
             folder.mkdir()
         (secret / "key").write_text("key\n")

@@ -99,7 +99,7 @@ def field_of(request: ApprovalRequest, writing: Writing) -> Field:
 
 
 THIS_FUTURE = "this future"
-"""The name of a future that asks, where it is said what Esc or a no stops."""
+"""The words for a future that asks, in the sentences about what Esc or a no stops."""
 
 
 def choices(request: ApprovalRequest, stops: str = "") -> tuple[Choice, ...]:

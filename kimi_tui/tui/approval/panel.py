@@ -299,7 +299,7 @@ BLANK_ROWS = 2
 LOW_DETAIL = 7
 """If fewer rows than this can be read, the answers to a question are replaced by a row of their keys while one is selected."""
 BESIDE_ROWS = 8
-"""Rows that the detail leaves to what is read while the panel does not have the keyboard focus."""
+"""Rows that the detail leaves to the messages above while the panel does not have the keyboard focus."""
 LEAST_DETAIL = 3
 """The smallest number of rows of the detail, including the line that says which of them are shown."""
 
@@ -422,9 +422,8 @@ WHICH_YES = "Several answers mean yes. Choose one: {}."
 NONE_CHECKED = "Nothing is checked. Space checks the selected row, Enter sends the checked rows."
 NONE_CHECKED_SHORT = "Nothing is checked. Space checks a row."
 WAITS_BEHIND = "Your text stays in the prompt. Answer first, then send it."
-AWAY = "Focus is in the chat. Press Esc to come back and answer."
+AWAY = "Press Esc to answer."
 """The hint over the answers while the panel does not have the keyboard focus."""
-AWAY_SHORT = "Press Esc to come back and answer."
 
 
 class ApprovalPanel(PaintedRows, can_focus=True):
@@ -1074,10 +1073,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             return lines
         lines += beside.place
         room = width - EDGE - 3
-        away = AWAY if len(AWAY) <= room else AWAY_SHORT
-        if self.way_back:
-            away = f"Press {self.way_back} to answer."
         if not self.has_focus:
+            away = f"Press {self.way_back} to answer." if self.way_back else AWAY
             lines.append(plain(f"   {away}", "accent/b"))
         elif self._is_behind and self._prompt is not None:
             said = "In the prompt: "

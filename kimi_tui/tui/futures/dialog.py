@@ -239,7 +239,8 @@ class FormScroll(VerticalScroll, can_focus=False, inherit_bindings=False):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the rows of the content beside the scrollbar.
 
-        The base class counts them across the gutter of the scrollbar too, so a text that breaks there once more would scroll for ever.
+        The base class counts the rows at the full width, with the gutter of the scrollbar: a text that needs one more row without it would
+        always scroll.
         """
         return super().get_content_height(container, viewport, width - self.scrollbar_size_vertical)
 

@@ -140,7 +140,7 @@ class BesideViewer:
         return True
 
     def name_way_to_question(self) -> None:
-        """Have the question that waits, if there is one, say which key leads to it from the agent on view."""
+        """Let the waiting question, if there is one, name the key that leads to it from the agent on view."""
         question, view = self._bench.question, self.view
         if question is not None:
             name = "" if view is None else view.transcript.ANSWER_KEY

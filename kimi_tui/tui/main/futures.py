@@ -264,7 +264,7 @@ class FuturesController:
             name = f"{key}{_SEPARATOR}{request.id}"
             waiting.add(name)
             if name not in self._answered:
-                # It is a session of its own, but the user knows it as a future. A command in the offer stands before these words.
+                # The future is a session of its own, which the user knows as a future. The command in the offer comes before these words.
                 begins, found_it, ends = request.session_offer.rpartition("this session")
                 offer = f"{begins}this future{ends}" if found_it else request.session_offer
                 own = replace(request, id=name, session_offer=offer)

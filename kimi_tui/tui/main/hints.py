@@ -143,7 +143,7 @@ def hints(
     if place == "future row":
         return known(
             (arrows, "move"),
-            (key("timeline.choose"), "read it and steer it"),
+            (key("timeline.choose"), "read and steer"),
             (key("timeline.filter"), "filter"),
             (_both("timeline.older_turn", "timeline.newer_turn", keys), "turn"),
             (key("timeline.leave"), "close"),

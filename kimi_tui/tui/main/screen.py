@@ -237,7 +237,7 @@ class MainScreen(Screen[None]):
         """Whether rows above the prompt were ever shown."""
         self._escaped_at = 0.0
         self._row_place = ""
-        """The part of the timeline whose keys were named last for its selected row."""
+        """The place on the timeline whose keys the footer named last."""
         self._opener: Worker[None] | None = None
         self._refused = ""
         """Why the disk let no session be opened."""
@@ -268,7 +268,7 @@ class MainScreen(Screen[None]):
         self.beside.stop_feed()
         if self._status_line is not None:
             self._status_line.stop()
-        # At the end of the program nothing is freed one by one: that takes as long as hundreds of keys.
+        # At the end of the program the views are not freed: freeing them one by one takes as long as hundreds of keys.
         if app_of(self).return_code is None:
             self.bench.frame.views = None
 
@@ -412,7 +412,7 @@ class MainScreen(Screen[None]):
         await self.first_time_hints.learn()
 
     def _ask_for_model(self, words: str) -> None:
-        """Have a model chosen first. What was sent already waits in the prompt, from where the next session takes it."""
+        """Ask for a model first. Messages that were sent already go back to the prompt, from which the next session takes them."""
         self.conversation.give_back()
         self.post_message(ModelMissing(words))
 

@@ -426,7 +426,7 @@ class Workbench:
             self.screen.set_focus(self.prompt.area if question is None else question.key_target)
 
     def focus_question(self) -> None:
-        """Focus the question that waits, from what is read in place of the chat; say so if none waits."""
+        """Focus the waiting question from a view in place of the chat; tell the user if none waits."""
         if self.question is None:
             self.tell("No question is waiting for your answer.")
         else:

@@ -1106,9 +1106,7 @@ def _dropped_heading(
 
 def _nothing_dropped(preview: RewindPreview) -> str:
     """Return the sentence in place of an empty list of dropped messages."""
-    if preview.target.world_line and preview.is_there:
-        return "Nothing is removed: the conversation stays as it is."
-    if preview.target.world_line:
+    if preview.target.world_line and not preview.is_there:
         return "Nothing is removed: the conversation continues on that world line."
     if preview.messages and preview.prompt:
         return "Only your message is removed; it returns to the prompt."

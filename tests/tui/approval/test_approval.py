@@ -33,7 +33,6 @@ from kimi_tui.tui.approval.model import (
 )
 from kimi_tui.tui.approval.panel import (
     AWAY,
-    AWAY_SHORT,
     BESIDE_ROWS,
     ENTER_ANSWERS,
     ApprovalPanel,
@@ -508,7 +507,7 @@ async def test_a_narrow_question_is_clicked_where_its_answers_stand() -> None:
         await pilot.pause()
         desk.wait_out()
         shown = desk.text().split("\n")
-        assert AWAY_SHORT in desk.text()
+        assert AWAY in desk.text()
         assert all(cell_len(row) <= 50 for row in shown)
         y = next(y for y, row in enumerate(shown) if "No" in row)
         await pilot.click(ApprovalPanel, offset=(8, y))

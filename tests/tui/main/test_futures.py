@@ -133,7 +133,7 @@ async def test_one_is_read_live_steered_and_stopped(
         await one.until(lambda: one.screen.bench.timeline_pane.has_keys)
         await one.sees("Enter preview")
         timeline.select((f"future {second}", 0))
-        await one.sees("Enter read it and steer it")
+        await one.sees("Enter read and steer")
         await one.pilot.press("enter")
         await one.sees("I begin with the")
         assert one.screen.futures.view is not None
@@ -325,7 +325,7 @@ async def test_a_question_is_answered_while_a_future_is_read(
         await one.sees("Press r to answer.")
         # Back in the conversation Esc leads to the question, as usual.
         await one.pilot.press("escape")
-        await one.sees("Press Esc to come back and answer.")
+        await one.sees("Press Esc to answer.")
         fake.asked.clear()
         fake.change(second, asks=())
         await one.until(lambda: one.screen.bench.question is None)

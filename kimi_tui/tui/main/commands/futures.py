@@ -395,8 +395,11 @@ async def _take_file(main: MainParts, one: FutureChanged, path: str) -> None:
 async def _prune(main: MainParts, one: FutureChanged) -> None:
     """Delete a future with its world line, after a question."""
     if one.step and not one.world_line and main.conversation.state.running:
-        # Deleted now, it would come back as a world line.
-        main.bench.tell(f"Future {one.number} cannot be deleted yet.", advice=_NOT_YET)
+        # The end of the turn would bring it back as a world line.
+        main.bench.tell(
+            f"Future {one.number} cannot be deleted while the agent works.",
+            advice="Try again when the turn has ended.",
+        )
         return
     from kimi_tui.projection.futures import future_name
     from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
