@@ -17,12 +17,14 @@ from kimi_tui.acp.travel import COMMANDS, EditorCommand, EditorTravel
 from kimi_tui.acp.updates import Update, Updates, remark
 from kimi_tui.agent_parts import MODE_TITLES, UNASKED, Mode
 from kimi_tui.app_paths import config_dir, data_dir, home_dir
+from kimi_tui.base_url import origin_of
 from kimi_tui.config.custom_commands import CustomCommand, custom_commands, were_shown
 from kimi_tui.config.model_choice import ModelChoice, Overrides, choose_model
 from kimi_tui.config.settings import ConfigError
 from kimi_tui.display_names import sentences
 from kimi_tui.foreign_text import one_line
 from kimi_tui.images import Image
+from kimi_tui.launch import CannotOpen
 from kimi_tui.llm.dialects import DEFAULT
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.soul.errors import BudgetSpent, MaxStepsReached, RunCancelled, SoulBusy
@@ -298,10 +300,17 @@ class EditorSession:
         return found if self._model() in found else {self._model(): self._model(), **found}
 
     def _model(self) -> str:
-        in_use = self.soul.model_name
-        models = self._launch.config.models
-        default = self._launch.config.default_model
-        names = [name for name, model in models.items() if model.model == in_use]
+        in_use, choice = self.soul.model_name, self._launch.choice
+        there = origin_of(choice.base_url) if isinstance(choice, ModelChoice) else ""
+        config = self._launch.config
+        default = config.default_model
+        # Two servers can have a model of the same name.
+        names = [
+            name
+            for name, model in config.models.items()
+            if model.model == in_use
+            and origin_of(config.providers[model.provider].base_url) == there
+        ]
         return default if default in names else next(iter(names), in_use)
 
     async def set_option(self, name: str, value: str) -> None:
@@ -349,7 +358,7 @@ class EditorSession:
                 )
             launch = self._launch._replace(choice=choice)
             provider = await provider_of(launch, self.id)
-        except ConfigError as error:
+        except (ConfigError, CannotOpen) as error:
             raise _refused(str(error)) from error
         except LLMError as error:
             raise _refused(sentences(error.message, error.advice)) from error

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kimi_tui import lenient_json
-from kimi_tui.filesystem import OF_A_MOMENT, Storage, read_regular, remove_tree
+from kimi_tui.filesystem import TRANSIENT_ERRORS, Storage, read_regular, remove_tree
 from kimi_tui.futures import PREFIX
 from kimi_tui.futures.own_agents import carry_agents
 from kimi_tui.session.context import scan_world_line
@@ -94,7 +94,7 @@ def read_note(folder: Path) -> FutureNote | None:
     try:
         found: object = json.loads(read_regular(folder / NOTE_NAME, _MOST_NOTE))
     except OSError as error:
-        if error.errno in OF_A_MOMENT:
+        if error.errno in TRANSIENT_ERRORS:
             raise
         return None
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def is_running(folder: Path) -> bool:
     except SessionLocked:
         return True
     except OSError as error:
-        return error.errno in OF_A_MOMENT
+        return error.errno in TRANSIENT_ERRORS
     lock.release()
     return False
 

@@ -459,6 +459,11 @@ def _rules(texts: Sequence[str], work_dir: Path) -> list[Rule]:
 
 def _no_model(needed: NeedsChoice) -> str:
     if needed.base_url:
+        if needed.base_url.lower().startswith("http:"):
+            # Only the address of a known provider comes here: a key would be refused.
+            return (
+                f"{shown_url(needed.base_url)} is not encrypted. Begin the base URL with https://"
+            )
         return (
             f"there is no API key for {shown_url(needed.base_url)}. "
             "Set KIMI_API_KEY, or run kimi-tui in a terminal to enter it"

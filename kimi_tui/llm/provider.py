@@ -308,11 +308,11 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS) -> str:
-    """Return the host of a base URL to which a key and the user's own headers may be sent.
+    """Return the host of a base URL to which a key, the user's own headers and a login in the URL may be sent.
 
     Raises:
-        LLMError: the URL is no web address, or the key or a header would cross a network unencrypted or has characters that
-            no header can hold.
+        LLMError: the URL is no web address, or one of them would cross a network unencrypted or has characters that no header
+            can hold.
     """
     try:
         parts = urlsplit(base_url)
@@ -325,11 +325,14 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
             f"{shown_url(base_url)!r} is not a base URL.",
             advice="A base URL looks like https://api.moonshot.ai/v1.",
         )
-    if parts.scheme == "http" and (api_key or headers) and not is_loopback(host):
-        what = "key" if api_key else "configured headers"
+    secret = "key" if api_key else "configured headers" if headers else ""
+    if "@" in parts.netloc:
+        # The HTTP library sends what stands before the host with each request, in place of a key.
+        secret = secret or "user name and password in the base URL"
+    if parts.scheme == "http" and secret and not is_loopback(host):
         raise LLMError(
-            f"The {what} would be sent to {host} unencrypted.",
-            advice=f"Use https; or, for a server in your own network, remove the {what}.",
+            f"The {secret} would be sent to {host} unencrypted.",
+            advice=f"Use https; or, for a server in your own network, remove the {secret}.",
         )
     for what, value in (("key", api_key), *((f"header {name}", headers[name]) for name in headers)):
         if not (value.isascii() and value.isprintable()):

@@ -205,16 +205,21 @@ async def open_session(
     if not launch.demo:
         # The log is opened before anything may have to be logged; `provider_of` does so again with the key.
         await asyncio.to_thread(begin_logging, log_file())
+    # It removes a fork that was not opened: the next attempt makes another one.
+    undo = contextlib.AsyncExitStack()
     try:
         stage = await _stage(launch)
         if given is not None:
             session, notices, is_old = given.session, list[str](), True
         else:
             session, notices, is_old = await _session(launch, stage)
+            if is_old and launch.fork:
+                undo.push_async_callback(_remove_fork, stage, session)
         if is_old and given is None:
             known = await in_daemon_thread(_earlier_session, session)
             if await _is_to_be_forked(session, known, found, wants_fork):
                 session = await session.fork()
+                undo.push_async_callback(_remove_fork, stage, session)
                 known = await in_daemon_thread(_earlier_session, session)
                 notices = [*notices, FORKED]
             found(known)
@@ -297,6 +302,7 @@ async def open_session(
             owner=None if sub_agent is None else sub_agent.owner,
             approval=None if sub_agent is None else sub_agent.approval,
         )
+        undo.pop_all()
         if external:
             with contextlib.suppress(SessionError):
                 await asyncio.to_thread(session.give_to, agent[0])
@@ -335,6 +341,8 @@ async def open_session(
         raise kind(words, FAILED) from error
     except SessionError as error:
         raise CannotOpen(str(error), FAILED) from error
+    finally:
+        await undo.aclose()
     if not (launch.bare or stage.demo or external) and (
         servers or await in_daemon_thread(_has_servers, session.work_dir)
     ):
@@ -498,6 +506,11 @@ async def _stage(launch: Launch) -> _Stage:
         demo = launch.in_demo or await asyncio.to_thread(prepare, launch.speed)
         return _Stage(demo.data_dir, demo.work_dir, demo.provider, demo)
     return _Stage(launch.kept_in or data_dir(), launch.work_dir)
+
+
+async def _remove_fork(stage: _Stage, fork: Session) -> None:
+    with contextlib.suppress(SessionError):
+        await asyncio.to_thread(SessionStore(stage.data_dir).delete, fork)
 
 
 async def _first_provider(launch: Launch, session_id: str) -> ChatProvider:

@@ -38,6 +38,7 @@ from kimi_tui.config.file import save_setting
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import AUTO, THEMES, ConfigError
 from kimi_tui.daemon_threads import in_daemon_thread
+from kimi_tui.display_names import sentences
 from kimi_tui.launch import Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.tui.desktop import (
@@ -445,9 +446,13 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     async def _use_and_remember(
         self, launch: Launch, thinking: str | None = None, here: bool = False
     ) -> None:
-        """Continue with another model, which becomes the default if the former one was."""
-        from kimi_tui.tui.model_setup.models import ModelPick, remember_model
+        """Continue with another model, which becomes the default if the former one was; one that cannot be used changes nothing."""
+        from kimi_tui.tui.model_setup.models import ModelPick, remember_model, why_refused
 
+        if (refused := await why_refused(launch)) is not None:
+            advice = sentences(refused.advice, "The model stays the same.")
+            self._tell(refused.message, level="warning", advice=advice)
+            return
         pick = ModelPick(launch, thinking, here)
         chosen = await remember_model(self.launch, pick, os.environ)
         self.launch = chosen.launch

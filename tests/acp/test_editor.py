@@ -293,6 +293,12 @@ async def test_mode_model_and_thinking_are_options(desk: Desk) -> None:
         f'[providers.p]\ntype = "openai"\nbase_url = "{desk.server.base_url}"\napi_key = "sk-other-key"\n'
         'dialect = "openrouter"\n'
         '[models.small]\nprovider = "p"\nmodel = "small-1"\nmax_context_size = 50000\n'
+        '[providers.far]\ntype = "openai"\nbase_url = "http://llm.example.test/v1"\napi_key = "k"\n'
+        '[models.far]\nprovider = "far"\nmodel = "small-1"\n'
+        '[providers.odd]\ntype = "openai"\nbase_url = "http://127.0.0.1:8/v1"\ndialect = "odd"\n'
+        '[models.odd]\nprovider = "odd"\nmodel = "small-1"\n'
+        '[providers.twin]\ntype = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n'
+        '[models.twin]\nprovider = "twin"\nmodel = "small-1"\n'
     )
     async with desk.editor("ask") as (editor, agent):
         session = await new(agent, desk)
@@ -302,7 +308,13 @@ async def test_mode_model_and_thinking_are_options(desk: Desk) -> None:
         assert values["model"] == "stand-in"
         await agent.set_session_mode(session_id=session, mode_id="all")
         assert (await editor.until(schema.CurrentModeUpdate)).current_mode_id == "plan"
+        found = await agent.set_config_option(config_id="model", session_id=session, value="twin")
+        assert {one.id: one.current_value for one in found.config_options}["model"] == "twin"
+        for value, why in (("far", "unencrypted"), ("odd", "is not a dialect")):
+            with pytest.raises(acp.RequestError, match=why):
+                await agent.set_config_option(config_id="model", session_id=session, value=value)
         found = await agent.set_config_option(config_id="model", session_id=session, value="small")
+        assert {one.id: one.current_value for one in found.config_options}["model"] == "small"
         thinking = found.config_options[-1]
         assert (thinking.category, thinking.current_value) == ("thought_level", "default")
         assert "high" in [one.value for one in thinking.options]

@@ -134,6 +134,8 @@ def test_without_a_key_or_a_model_it_says_how_to_set_one(
         2,
         True,
     )
+    monkeypatch.setenv("KIMI_BASE_URL", "HTTP://api.moonshot.ai/v1")
+    assert "is not encrypted. Begin the base URL with https://" in scripts.run("-p", "hi").complaint
     monkeypatch.delenv("KIMI_BASE_URL")
     assert "no model is configured. Set KIMI_API_KEY" in scripts.run("-p", "hi").complaint
 

@@ -15,11 +15,12 @@ from support.soul import launch_at
 
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, ModelConfig, ProviderConfig, SandboxConfig
-from kimi_tui.launch import NEWEST, CannotOpen, Launch
+from kimi_tui.launch import NEWEST, CannotOpen, Launch, ModelRefused
 from kimi_tui.llm.errors import LLMError
 from kimi_tui.session.aside import DELETED
 from kimi_tui.session.kimi_cli_import import find_sessions, import_session
 from kimi_tui.session.store import SessionStore
+from kimi_tui.soul import opening
 from kimi_tui.soul.opening import EarlierSession, open_session, provider_of
 from kimi_tui.soul.rewind_values import Target
 
@@ -209,6 +210,37 @@ async def test_a_key_is_taken_from_the_keyring(
             server.requests[-1].headers["authorization"]
             == f"Bearer {'kept' if 'kept' in does else ('kimi-tui', 'mine')}"
         )
+
+
+async def test_a_fork_whose_model_cannot_be_used_leaves_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "OPEN_ELSEWHERE_S", 0.0)
+    launch = launch_at(home)
+    assert isinstance(launch.choice, ModelChoice)
+    store = SessionStore(home)
+    first = store.create(home)
+    await first.open()
+    first.rename("the first one")
+    await first.aclose()
+    refused = launch.choice._replace(base_url="http://llm.example.test/v1", api_key="k")
+
+    async def wants_one(held: EarlierSession) -> bool:
+        return True
+
+    for is_open in (False, True):
+        if is_open:
+            await first.open()
+        with pytest.raises(ModelRefused, match="unencrypted"):
+            await open_session(
+                launch._replace(choice=refused, resume=first.id, fork=not is_open),
+                wants_fork=wants_one,
+            )
+        assert [one.name for one in store.newest_first()] == [first.id]
+    await first.aclose()
+    opened = await open_session(launch._replace(resume=first.id, fork=True))
+    await opened.soul.aclose()
+    assert len(store.newest_first()) == 2
 
 
 @pytest.mark.exhaustive

@@ -346,8 +346,10 @@ class ConversationController:
         soul = await self.opened()
         from kimi_tui.soul.opening import provider_of
 
-        launch = self.launch = self._thinking_likewise(launch, thinking)
+        launch = self._thinking_likewise(launch, thinking)
         provider = await provider_of(launch, soul.session.id)
+        # A future without a model of its own takes that of the launch, so both change together.
+        self.launch = launch
         self._forget_form()
         soul.set_provider(provider, thinking)
         name = provider.info.model

@@ -319,6 +319,25 @@ async def listed_models(
     return await chat_models(base_url, key, headers)
 
 
+async def why_refused(launch: Launch) -> LLMError | None:
+    """Return why the model of a launch cannot be used as it is configured; None if it can, as far as that is known without its server."""
+    choice = launch.choice
+    if not isinstance(choice, ModelChoice):
+        return None
+    await _import_discovery()
+    from kimi_tui.llm.dialects import dialect_named
+    from kimi_tui.llm.errors import LLMError
+    from kimi_tui.llm.provider import check_origin
+
+    try:
+        check_origin(choice.base_url, choice.api_key, choice.headers)
+        if choice.dialect:
+            dialect_named(choice.dialect)
+    except LLMError as error:
+        return error
+    return None
+
+
 def has_no_list(error: LLMError) -> bool:
     """Return whether a server answered that it has no list of models, so that a name has to be typed."""
     from kimi_tui.llm.errors import APIStatusError

@@ -13,7 +13,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input
 
 from kimi_tui.app_paths import short
-from kimi_tui.base_url import clean_url, is_url, with_scheme
+from kimi_tui.base_url import clean_url, is_url, shown_url, with_scheme
 from kimi_tui.config.model_choice import ModelChoice, needs_key
 from kimi_tui.foreign_text import clean, one_line
 from kimi_tui.launch import Launch
@@ -164,6 +164,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         title, saved = "Paste a key", f"Your choice is saved in {path}, readable by you alone."
         if self._known is not None:
             title = "Which model should be used?"
+        if self._known is not None and self._known.api_key != stored_key(self._launch, self._known):
             saved = f"Your choice is saved in {path}. The key stays in the environment and is not written to the file."
         with VerticalScroll(id="form", can_focus=False) as form:
             use_thin_scrollbar(form, glyphs_of(self))
@@ -348,15 +349,17 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             return
         if not key and needs_key(url):
             advice = "If the server needs no key, type any word."
+            if url.lower().startswith("http:"):
+                advice = "Begin the base URL with https://, or the key will not be sent."
             known = SERVERS[self._server.chosen].base_url
             self._say("Enter a key.", "" if known else advice, bad=True)
             return
         if self._key.key_at and not self.seen.accepts(self._key.key_at):
             # The user has not seen to which server the key would be sent.
-            self._say(NOT_ASKED.format(url=url), "", bad=False)
+            self._say(NOT_ASKED.format(url=shown_url(url)), "", bad=False)
             return
         self._checked = (url, key)
-        self._status.show(plain(f"asking {url} …", "quiet"))
+        self._status.show(plain(f"asking {shown_url(url)} …", "quiet"))
         work = reported(self, partial(self._ask, url, key), self._failed)
         self.run_worker(work, group="check", exclusive=True)
 
@@ -394,7 +397,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             self._checked = (found.base_url, key)
             if self._known is not None:
                 self._known = self._known._replace(base_url=found.base_url)
-            at = f" at {found.base_url}"
+            at = f" at {shown_url(found.base_url)}"
         if not found.models:
             kind = "no chat models are" if found.others else "no models are"
             self._say(f"The key is accepted, but {kind} listed{at}.", "", bad=False)
@@ -441,7 +444,7 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         name = self._model_name.value.strip()
         if name and self._check_failed and name != self._insisted:
             self._insisted = name
-            words = f'"{name}" at {self._base_url} was not found: no models are listed there.'
+            words = f'"{name}" at {shown_url(self._base_url)} was not found: no models are listed there.'
             self._say(words, "Press Enter again to use it anyway.", bad=True)
         elif name:
             url, key = self._base_url, self._key.value.strip()

@@ -139,6 +139,41 @@ async def test_a_fault_while_a_model_is_looked_for_ends_nothing(
         await one.sees("Still here.")
 
 
+async def test_a_model_that_cannot_be_used_changes_nothing_and_is_not_remembered(
+    home: Path,
+) -> None:
+    async with ChatServer(models=MODELS) as server, desk(home, server.base_url) as one:
+        launch = configure(home, server.base_url)
+        path = home / "config.toml"
+        far = """[providers.far]
+type = "openai_legacy"
+base_url = "http://llm.example.test/v1"
+api_key = "sk-2"
+
+[models.far]
+provider = "far"
+model = "kimi-test"
+"""
+        path.write_text(path.read_text() + far)
+        before = path.read_text()
+        await started(one, launch._replace(config=read_config(path)))
+        for _ in range(2):
+            await one.say("/model far")
+            await one.sees("stays the same.")
+            assert "would be sent to llm.example.test unencrypted" in one.text()
+        assert path.read_text() == before
+        for choice in (one.app.launch.choice, one.screen.conversation.launch.choice):
+            assert isinstance(choice, ModelChoice)
+            assert choice.base_url == server.base_url
+        # One that turns out so only when it is taken leaves the session with the model that it has.
+        refused = launch._replace(choice=ModelChoice("far", "http://b.example/v1", "m", "k"))
+        one.screen.conversation.use(refused)
+        await one.sees("would be sent to b.example unencrypted")
+        choice = one.screen.conversation.launch.choice
+        assert isinstance(choice, ModelChoice)
+        assert choice.base_url == server.base_url
+
+
 async def test_what_flags_or_the_environment_said_is_not_remembered(home: Path) -> None:
     launch = configure(home, "http://127.0.0.1:9/v1")
     choice = launch.choice

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from kimi_tui.config.file import parse_config, read_config
 from kimi_tui.config.model_choice import ModelChoice, NeedsChoice, Overrides, choose_model
-from kimi_tui.config.settings import Config
+from kimi_tui.config.settings import Config, ProviderConfig
 from kimi_tui.launch import Launch
 from kimi_tui.llm import models as discovery
 from kimi_tui.llm.models import FoundModel, LocalServer
@@ -138,6 +138,11 @@ async def test_what_is_no_url_is_said_at_once_and_can_be_mended(
         assert url.value == "https://host/v1"
         await pilot.press("enter")
         await one.sees("type any word")
+        url.value = "http://api.openai.com/v1"
+        running.screen.query_one("#key", Input).focus()
+        await pilot.press("enter")
+        await one.sees("Begin the base URL with https://")
+        url.value = "https://host/v1"
         # That another address was ignored is said only as long as the first one stays.
         running.screen.query_one("#key", Input).value = "http://other-host/v1"
         await one.sees("This is a URL, not a key")
@@ -368,7 +373,7 @@ async def test_a_key_of_the_environment_alone_asks_which_model(home: Path) -> No
         running = begun_with(home, server.base_url, "sk-of-environment")
         async with running.run_test(size=(80, 24)) as pilot:
             one = Desk(running, pilot)
-            await one.sees("accepted, 2 models")
+            assert "The key stays in the" in await one.sees("accepted, 2 models")
             await pilot.press("down", "enter")
             await one.until(
                 lambda: (
@@ -420,7 +425,9 @@ async def test_a_key_that_may_not_be_sent_ends_nothing_and_what_was_said_is_kept
     home: Path,
 ) -> None:
     chosen = ModelChoice("server", "http://llm.example.test/v1", "m", api_key="sk-of-environment")
-    running = app(home, chosen)
+    stored = ProviderConfig(*chosen[:2], chosen.api_key, "openai_legacy")
+    config = Config(providers={stored.name: stored})
+    running = KimiApp(Launch(home, home / "config.toml", config=config, choice=chosen))
     async with running.run_test(size=(80, 30)) as pilot:
         one = Desk(running, pilot)
         one.screen.conversation.say("a first message")
@@ -431,6 +438,8 @@ async def test_a_key_that_may_not_be_sent_ends_nothing_and_what_was_said_is_kept
         await pilot.press("1")
         await one.until(lambda: isinstance(running.screen, KeyScreen))
         assert running.screen.query_one("#url", Input).value == chosen.base_url
+        shown = await one.sees("Your choice is saved in")
+        assert "The key stays in the environment" not in shown
 
 
 @pytest.mark.exhaustive
