@@ -72,7 +72,8 @@ def test_settings_are_listed_and_one_is_imported_by_its_id(pi: Place) -> None:
     ours.mkdir(parents=True)
     refused = pi.run("import-settings", one["id"], "--yes")
     assert refused.code == 1
-    assert f"docs was not imported: {short(ours)}: it is a folder" in refused.err
+    assert "docs was not imported: it is a folder" in refused.err
+    assert short(ours) in refused.err
     ours.rmdir()
     assert "docs was added to " in pi.run("import-settings", one["id"], "--yes").out
     assert pi.run("import-settings", one["id"], "--yes").code == 1
