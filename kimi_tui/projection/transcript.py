@@ -1092,6 +1092,14 @@ class OpenText:
         change = self.settle(at)
         self._list.attempt.clear()
         last = self._list.last
+        if killed:
+            for place in range(self._list.end - 1, -1, -1):
+                one = self._list.blocks[place]
+                if not isinstance(one, ToolBlock):
+                    break
+                if one.state == "stopped":
+                    one.was_killed = True
+                    change = both(change, self._list.touched(one))
         if isinstance(last, MarkBlock) or (isinstance(last, ToolBlock) and last.state == "stopped"):
             return change
         block = self._list.new(MarkBlock, at)

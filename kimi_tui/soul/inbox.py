@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 NOT_KEPT = "inbox"
 """Topic of the notice that waiting messages cannot be stored."""
+KEPT_AFTER_S = 0.5
+"""Seconds after which a message is stored whose turn has begun and which is not in the context yet: a sub-agent that goes on, a server of
+tools or a hook may come before it, for minutes. Usually nothing does, and nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +180,15 @@ class Inbox:
         """Take a message for the turn that begins with it and whose `TurnBegin` announces it, or a command to carry out."""
         self.take([said])
         self._publish_gone(said)
+        if said in self._going and said.id in self._at_once:
+            asyncio.get_running_loop().call_later(KEPT_AFTER_S, self._keep_going, said.id)
         # All other messages have to wait for this one.
         self.publish_waiting()
+
+    def _keep_going(self, said_id: str) -> None:
+        if said_id in self._at_once:
+            self._at_once.discard(said_id)
+            self._changed()
 
     def arrived(self, steers: Sequence[Said] | None = None, place: int = 0) -> None:
         """Publish that the messages taken are in the context.

@@ -37,6 +37,7 @@ from kimi_tui.session.unsent import WAITING, read_waiting
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.inbox import Inbox
+from kimi_tui.soul.loop import AgentLoop
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
@@ -280,6 +281,35 @@ async def test_a_message_that_was_sent_need_not_be_stored_any_more(tmp_path: Pat
         assert (await next_event(heard, ev.Notice)).solved
         assert not on.soul.inbox.trouble
         await next_event(heard, ev.TurnEnd)
+
+
+async def test_a_message_whose_turn_has_begun_is_kept_until_it_is_in_the_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kimi_tui.soul.inbox.KEPT_AFTER_S", 0.0)
+    check, is_let_through = AgentLoop._check_prompt, asyncio.Event()  # pyright: ignore[reportPrivateUsage]
+
+    async def slow(one: AgentLoop, text: str) -> str:
+        # A sub-agent that was paused, a server of tools or a hook comes before the message.
+        await is_let_through.wait()
+        return await check(one, text)
+
+    monkeypatch.setattr(AgentLoop, "_check_prompt", slow)
+    async with stage(tmp_path) as on:
+        on.server.script(gate(1, say("Hello.")))
+        await attended(on)
+        await on.soul.inbox.left_over()
+        on.soul.say("hi")
+        async with asyncio.timeout(10):
+            while read_waiting(on.session.dir) != ["hi"]:  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0)
+        is_let_through.set()
+        await on.server.at_gate.wait()
+        async with asyncio.timeout(10):
+            while read_waiting(on.session.dir):  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0)
+        on.server.release()
+        await next_event(on.soul.wire.subscribe(), ev.TurnEnd)
 
 
 # -- all at once, at random

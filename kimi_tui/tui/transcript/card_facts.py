@@ -63,7 +63,8 @@ def facts_of(block: ToolBlock, currency: str = "$") -> list[CardFact]:
     elif block.state == "rejected":
         out.append(CardFact((Span("you said no", "ink"),), 0))
     elif block.state == "stopped":
-        out.append(CardFact((Span("stopped by you", "ink"),), 0))
+        words = "kimi-tui exited" if block.was_killed else "stopped by you"
+        out.append(CardFact((Span(words, "ink"),), 0))
     elif block.state == "unsent":
         out.append(CardFact((Span("not sent", "ink"),), 0))
     elif block.state == "recalled":

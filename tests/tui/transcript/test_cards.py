@@ -267,6 +267,12 @@ def test_what_the_person_did(state: str, fact: str) -> None:
     assert fact in rows(block(target="x", state=state))[0]
 
 
+def test_a_call_that_the_end_of_the_program_stopped_was_not_stopped_by_the_person() -> None:
+    (row,) = rows(block(target="x", state="stopped", was_killed=True))
+    assert "kimi-tui exited" in row
+    assert "by you" not in row
+
+
 def test_a_failure_without_output_tells_its_message() -> None:
     made = block("ReadFile", "Read", target="x", state="failed", message="There is no such file.")
     assert rows(made)[1] == "      There is no such file."
