@@ -81,6 +81,10 @@ def test_the_step_that_broke_it_is_found_and_nothing_is_touched(place: Place) ->
     ran = place.run("bisect", "--", f"{CHECK} || {{ {dirty}; echo it is broken; exit 3; }}")
     assert ran.code == 0, ran
     assert "The first change after which the command fails: the step of checkpoint #2." in ran.out
+    # Each state has the name of the first checkpoint whose step began with it.
+    tested = [line.partition("  ")[0] for line in ran.out.splitlines()[1:5]]
+    ends = ["the files as they are now", "the first file snapshot"]
+    assert tested == [*ends, "checkpoint #2", "checkpoint #3"]
     assert "it is broken" in ran.out
     assert "two, broken" in ran.out
     assert "kimi-tui rewind 2 --files restore" in ran.out
@@ -143,8 +147,8 @@ def test_ends_are_named_by_checkpoints_before_their_steps(place: Place) -> None:
     ("command", "code", "said"),
     [
         ("exit 125", 1, "could not test"),
-        ("kill -9 $$", 1, "exit code 137"),
-        ("exit 128", 1, "exit code 128"),
+        ("kill -9 $$", 1, "with code 137"),
+        ("exit 128", 1, "with code 128"),
         ("no-such-program-anywhere", 1, "was not found"),
         ("true", 1, "does not fail"),
         ("", 2, "Write the command after --"),

@@ -48,6 +48,17 @@ def test_the_colours_follow_the_terminal_and_its_answers_are_no_keys(configured:
 
 
 @pytest.mark.exhaustive
+def test_a_terminal_of_few_colours_is_not_asked_to_tell_of_another_background(
+    configured: Program,
+) -> None:
+    terminal = configured.start(env={"TERM": "linux", "COLORTERM": ""})
+    terminal.wait_for("› Ask for a change")
+    terminal.key("ctrl+q")
+    assert terminal.wait_exit() == 0
+    assert b"\x1b[?2031" not in terminal.raw
+
+
+@pytest.mark.exhaustive
 def test_another_terminal_that_is_attached_in_place_of_the_first_is_told_all(
     configured: Program,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.chat_server import call, gate, say
 from support.made_images import flat, saved
 from support.quick_disk import memory_folder
-from support.soul import Stage, Tool, next_event, stage
+from support.soul import Ear, Stage, Tool, next_event, stage
 
 from kimi_tui.images import read_image
 from kimi_tui.llm.completion import RetryPolicy
@@ -34,6 +35,7 @@ from kimi_tui.llm.provider import (
 )
 from kimi_tui.session.store import SessionStore
 from kimi_tui.session.unsent import WAITING, read_waiting
+from kimi_tui.soul import inbox as inbox_module
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.inbox import Inbox
@@ -43,6 +45,7 @@ from kimi_tui.tools.base import ToolEnv
 from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.tools.toolset import Toolset
 from kimi_tui.wire import events as ev
+from kimi_tui.wire.queue import Wire
 
 
 async def attended(on: Stage) -> asyncio.Task[None]:
@@ -310,6 +313,31 @@ async def test_a_message_whose_turn_has_begun_is_kept_until_it_is_in_the_context
                 await asyncio.sleep(0)
         on.server.release()
         await next_event(on.soul.wire.subscribe(), ev.TurnEnd)
+
+
+async def test_a_message_that_was_taken_while_the_disk_was_waited_for_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, is_taken = threading.Event(), threading.Event()
+
+    def refuse(*_: object) -> None:
+        begun.set()
+        assert is_taken.wait(10)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(inbox_module, "write_waiting", refuse)
+    inbox, wire = Inbox(), Wire()
+    ear = Ear(wire)
+    inbox.join(wire, tmp_path)
+    await inbox.left_over()
+    inbox.say("first")
+    inbox.publish_waiting()
+    await asyncio.to_thread(begun.wait)
+    inbox.arrived(inbox.take(inbox.waiting))
+    is_taken.set()
+    await inbox.aclose()
+    assert not inbox.trouble
+    assert not ear.notices()
 
 
 # -- all at once, at random

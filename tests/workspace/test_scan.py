@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +356,48 @@ def test_what_cannot_be_looked_at_is_not_taken_for_absent(
         assert was_looked_for(manifest, "gone")
         troubles.pop()
     assert {entry.kind for entry in scanned(scanner).values()} == {"file"}
+
+
+class _OddEntry:
+    """An entry of a listing whose kind the disk does not tell."""
+
+    def __init__(self, entry: os.DirEntry[str], troubles: list[int]) -> None:
+        self.name = entry.name
+        self._entry = entry
+        self._troubles = troubles
+
+    def is_dir(self, **how: bool) -> bool:
+        if self._troubles:
+            raise OSError(self._troubles[0], os.strerror(self._troubles[0]))
+        return self._entry.is_dir(**how)
+
+
+def test_a_folder_with_an_entry_of_unknown_kind_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _, scanner = make(tmp_path)
+    (root / "a").write_text("a")
+    (root / "sub").mkdir()
+    (root / "sub" / "b").write_text("b")
+    real, troubles = os.scandir, [errno.EIO]
+
+    @contextlib.contextmanager
+    def scandir(place: int) -> Iterator[list[_OddEntry]]:
+        with real(place) as listing:
+            yield [_OddEntry(entry, troubles) for entry in listing]
+
+    monkeypatch.setattr(scan.os, "scandir", scandir)
+    # The stamps of the folder are old enough: they alone would say that nothing changed.
+    monkeypatch.setattr(scan, "SETTLED_NS", -(10**10))
+    assert {path: entry.kind for path, entry in scanned(scanner).items()} == {
+        "a": "unreadable",
+        "sub": "unreadable",
+    }
+    troubles.clear()
+    assert {path: entry.kind for path, entry in scanned(scanner).items()} == {
+        "a": "file",
+        "sub/b": "file",
+    }
 
 
 def test_a_large_folder_is_in_order_and_can_be_left(
