@@ -415,6 +415,27 @@ async def test_whoever_keeps_a_future_is_back_on_the_page(
         assert [state.key for state in fake.states] == [first]
 
 
+async def test_an_ended_future_is_deleted_only_once_the_turn_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer() as server, table(tmp_path, monkeypatch, server) as (one, fake):
+        await started(one, fake)
+        first = fake.states[0].key
+        fake.work(first, "Done.", step=1)
+        fake.end(first)
+        server.script(gate(0, say("Later.")))
+        await one.say("Go on")
+        await one.until(lambda: one.screen.conversation.state.running)
+        await one.say("/futures")
+        await one.until(lambda: isinstance(one.app.screen, FuturesPage))
+        await one.pilot.press("d")
+        await one.sees("Future 1 cannot be deleted while the agent works.")
+        await one.sees("Try again when the turn has ended.")
+        assert one.screen.is_current
+        server.release()
+        await one.idle()
+
+
 @pytest.mark.exhaustive
 async def test_whoever_quits_is_told_that_futures_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
