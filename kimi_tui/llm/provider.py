@@ -307,12 +307,20 @@ class BorrowedProvider(ChatProvider):
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
+def no_base_url(url: str) -> LLMError:
+    """Return the error for a text that is not the base URL of a server."""
+    return LLMError(
+        f"{shown_url(url)!r} is not a base URL.",
+        advice="A base URL looks like https://api.moonshot.ai/v1.",
+    )
+
+
 def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HEADERS) -> str:
     """Return the host of a base URL to which a key, the user's own headers and a login in the URL may be sent.
 
     Raises:
-        LLMError: the URL is no web address, or one of them would cross a network unencrypted or has characters that no header
-            can hold.
+        LLMError: the URL is no web address or has a part after its path, or one of them would cross a network unencrypted or
+            has characters that no header can hold.
     """
     try:
         parts = urlsplit(base_url)
@@ -321,9 +329,12 @@ def check_origin(base_url: str, api_key: str, headers: Mapping[str, str] = NO_HE
     except ValueError:
         host, parts = "", urlsplit("")
     if parts.scheme not in {"http", "https"} or not host:
+        raise no_base_url(base_url)
+    if parts.query or parts.fragment:
+        # The path of a request would be appended to it, and a key in it would stand in the logs of each server.
         raise LLMError(
-            f"{shown_url(base_url)!r} is not a base URL.",
-            advice="A base URL looks like https://api.moonshot.ai/v1.",
+            f"The base URL of {host} has a part after its path, which cannot be used.",
+            advice="Remove everything from the ? or # on. A key has a setting of its own.",
         )
     secret = "key" if api_key else "configured headers" if headers else ""
     if "@" in parts.netloc:

@@ -37,7 +37,7 @@ from kimi_tui.llm.errors import (
     cannot_be_reached,
 )
 from kimi_tui.llm.network_settings import EnvironmentProxy, proxy_to, trusted_certificates
-from kimi_tui.llm.provider import NO_HEADERS, check_origin
+from kimi_tui.llm.provider import NO_HEADERS, check_origin, no_base_url
 from kimi_tui.llm.waiting import WaitedTooLong
 from kimi_tui.program import VERSION
 
@@ -83,7 +83,7 @@ class RestrictedClient(httpx2.AsyncClient):
         proxy: the proxy that the environment names; None for none.
 
     Raises:
-        NetworkSettingError: the environment names a proxy or certificates that cannot be used.
+        LLMError: the base URL names no possible host, or the environment a proxy or certificates that cannot be used.
     """
 
     def __init__(
@@ -94,7 +94,11 @@ class RestrictedClient(httpx2.AsyncClient):
         connect_s: float,
         read_s: float | None,
     ) -> None:
-        self._origin = httpx2.URL(base_url)
+        try:
+            self._origin = httpx2.URL(base_url)
+        except httpx2.InvalidURL as error:
+            # Names of hosts have further rules, such as those for letters beyond ASCII.
+            raise no_base_url(base_url) from error
         self._last: tuple[tuple[str, httpx2.URL | str, dict[str, Any]], httpx2.Request] | None = (
             None
         )

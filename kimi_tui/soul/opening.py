@@ -529,7 +529,8 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     """Return the provider for the chosen model.
 
     Raises:
-        CannotOpen: no model was chosen, and the server does not list exactly one.
+        CannotOpen: no model was chosen, and the server does not list exactly one; or the keyring does not give its key, or there
+            is no such dialect.
         LLMError: the model cannot be used with this configuration.
     """
     choice = launch.choice
@@ -540,7 +541,7 @@ async def provider_of(launch: Launch, session_id: str) -> ChatProvider:
     try:
         choice = choice._replace(api_key=await asyncio.to_thread(real_key, choice.api_key))
     except ConfigError as error:
-        raise CannotOpen(str(error), USAGE) from error
+        raise ModelRefused(str(error), USAGE) from error
     await in_daemon_thread(import_module, "kimi_tui.llm.openai_compatible")
     from kimi_tui.llm.openai_compatible import OpenAICompatible
 
@@ -603,7 +604,7 @@ def _check_dialect(name: str) -> None:
     try:
         dialect_named(name)
     except LLMError as error:
-        raise CannotOpen(f"{error.message} {error.advice}", USAGE) from error
+        raise ModelRefused(f"{error.message} {error.advice}", USAGE) from error
 
 
 def _seeing(config: Config) -> tuple[str, ...]:

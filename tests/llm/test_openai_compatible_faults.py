@@ -623,6 +623,15 @@ def test_a_base_url_is_shown_without_what_may_be_a_password() -> None:
     assert "sk-one" not in str(refused.value)
 
 
+async def test_a_host_that_the_http_library_does_not_take_is_no_base_url() -> None:
+    url = "https://[v1.x]/v1"
+    provider = OpenAICompatible(base_url=url, api_key="k", provider="p", model="m")
+    with pytest.raises(LLMError, match="is not a base URL"):
+        await chat_models(url, "k")
+    with pytest.raises(LLMError, match="is not a base URL"):
+        await ask(provider)
+
+
 def test_a_key_never_crosses_a_network_unencrypted() -> None:
     options: dict[str, Any] = {"provider": "p", "model": "m"}
     with pytest.raises(LLMError, match="unencrypted"):

@@ -43,6 +43,8 @@ def test_a_key_goes_to_a_server_by_https_or_on_this_machine(
         ("http://me:word@a.b", "", {}, "The user name and password in the base URL would be sent"),
         ("HTTP://word@A.B:1", "", {}, "base URL would be sent to a.b unencrypted."),
         ("http://localhost@a.b", "", {}, "base URL would be sent to a.b unencrypted."),
+        ("http://a.b/v1?key=k", "", {}, "The base URL of a.b has a part after its path"),
+        ("https://a.b/v1#k", "k", {}, "The base URL of a.b has a part after its path"),
         ("ftp://api.example.com", "", {}, "is not a base URL"),
         ("file:///etc/passwd", "", {}, "is not a base URL"),
         ("api.example.com", "", {}, "is not a base URL"),

@@ -43,7 +43,7 @@ async def test_a_place_that_takes_no_session_is_named(
 
 
 async def test_an_unknown_dialect_is_told_with_those_there_are(home: Path) -> None:
-    with pytest.raises(CannotOpen, match=r"'mine' is not a dialect.*generic") as failed:
+    with pytest.raises(ModelRefused, match=r"'mine' is not a dialect.*generic") as failed:
         await open_session(launch_at(home, dialect="mine"))
     assert failed.value.code == 2
 
@@ -196,7 +196,7 @@ async def test_a_key_is_taken_from_the_keyring(
     assert isinstance(launch.choice, ModelChoice)
     launch = launch._replace(choice=launch.choice._replace(api_key="keyring:mine"))
     if said:
-        with pytest.raises(CannotOpen, match=said):
+        with pytest.raises(ModelRefused, match=said):
             await provider_of(launch, "s")
         assert monotonic() - began < 20
         return
