@@ -795,7 +795,7 @@ class TimelineModel:
                 self.rows.reset(self.tree.lay())
         else:
             self.futures[changed.key] = changed
-            if changed.key not in self._grown_after:
+            if not (changed.world_line or changed.key in self._grown_after):
                 self._grown_after[changed.key] = self._before_future(changed)
         self._grow()
 
@@ -825,7 +825,7 @@ class TimelineModel:
         """Attach the futures to the lines, which may have changed; where their checkpoint is gone, to the end of the current one."""
         before = self._grown_at
         growing = [
-            (one, self._grown_after[one.key])
+            (one, self._grown_after.get(one.key))
             for one in self.futures.values()
             if not (one.world_line or (one.is_over and not one.step))
         ]
