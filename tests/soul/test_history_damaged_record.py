@@ -296,5 +296,5 @@ def test_a_future_whose_line_is_live_is_told_and_one_that_was_deleted_is_not(
     # The files of those that were live at some time have other names, and that of the third one is kept.
     (tmp_path / "context_3.jsonl").write_text("{}\n")
     records = [ev.EventRecord(n, float(n), event) for n, event in enumerate(told)]
-    kept = history._without_deleted(records, session)
+    kept = history.without_deleted(records, session)
     assert [one.event for one in kept] == [told[0], told[1], told[2], told[4]]
