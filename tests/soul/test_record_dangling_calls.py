@@ -204,6 +204,23 @@ def test_what_a_failed_attempt_or_a_turns_end_took_is_not_ended_again() -> None:
     assert closing_events([]) == []
 
 
+def test_a_message_that_waits_is_taken_back_however_many_turns_have_ended_since() -> None:
+    told = closing_events(
+        recorded(
+            ev.TurnBegin("go"),
+            ev.ToolCall("u:0", "Shell", "{}", "a"),
+            ev.ApprovalRequest("q", "u:0", "Shell", "Run?", "x"),
+            ev.SteerQueued("s1", "taken"),
+            ev.SteerQueued("s2", "waits"),
+            ev.SteerTaken("s1", "taken"),
+            ev.TurnEnd("done"),
+            ev.TurnBegin("on"),
+            ev.TurnEnd("done"),
+        )
+    )
+    assert [record.event for record in told] == [ev.SteerTaken("s2", "waits", withdrawn=True)]
+
+
 async def test_a_record_that_was_lost_tells_the_same(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
