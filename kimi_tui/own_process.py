@@ -19,7 +19,7 @@ _LARGE_BYTES = 512 * 1024
 SWITCH_S = 0.001
 LONG = 2_000
 """The number of events from which on a history is long enough for freezing."""
-THRESHOLDS = 2_000, 5, 500
+THRESHOLDS = 1_000, 5, 1_000
 """The argument of `gc.set_threshold`: each collection visits so few objects that none takes longer than a few milliseconds."""
 
 

@@ -164,10 +164,6 @@ class WorldLineView(Vertical):
         if checkpoint_id >= 0:
             transcript.show_checkpoint(checkpoint_id)
 
-    def on_transcript_rebuild_needed(self, event: Transcript.RebuildNeeded) -> None:
-        """Stop the message: a world line that was left needs no rebuild."""
-        event.stop()
-
 
 def left_words(info: WorldLine, now: datetime) -> str:
     """Return how and when a line was left: `created by your rewind to #4, 2 h ago`."""

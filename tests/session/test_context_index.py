@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
 import pytest
 
-from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageList
+from kimi_tui.llm.tokens import message_tokens
+from kimi_tui.session import context_index
+from kimi_tui.session.context_index import ContextIndex, MessageCache, MessageList, parse_message
 from kimi_tui.session.errors import UnknownCheckpoint
 from kimi_tui.session.schema import FAILED_START, SYSTEM_END, MessageKind
 
@@ -147,6 +150,38 @@ def test_the_newest_messages_are_read_in_advance_up_to_a_size() -> None:
         messages.preload(room)
         assert line.reads == read
         assert [one.text for one in messages] == ["2", "3", "4", "5", "6"]
+
+
+def test_messages_that_replace_others_do_not_pile_up_for_one_long_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, kept = 6_000, 3_000
+    monkeypatch.setattr(context_index, "CACHE_BYTES", kept * 80)
+    cache, most = MessageCache(), 0
+
+    def heard(phase: str, info: dict[str, int]) -> None:
+        nonlocal most
+        if phase == "start":
+            most = max(most, len(gc.get_objects(generation=0)))
+
+    was_enabled, thresholds = gc.isenabled(), gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(2_000, 5, 1_000)
+    gc.enable()
+    gc.callbacks.append(heard)
+    try:
+        for place in range(count):
+            message = parse_message(json.dumps(user(f"message {place}")).encode())
+            message_tokens(message)
+            cache.put(place, message, 80)
+            del message
+        gc.collect(0)
+    finally:
+        gc.callbacks.remove(heard)
+        gc.set_threshold(*thresholds)
+        if not was_enabled:
+            gc.disable()
+    assert 0 < most < 9 * 1_000
 
 
 def test_a_checkpoint_is_found_by_its_number_and_an_unknown_one_is_named_with_those_there_are() -> (

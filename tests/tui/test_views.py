@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.chat_app import ChatApp
 from support.chat_server import ChatServer
 from support.screens import desk
+from support.story import Teller
 
+from kimi_tui.projection.blocks import Block
 from kimi_tui.tui.frame_rows import timeline_width
+from kimi_tui.tui.transcript.viewport import Flow
+from kimi_tui.tui.views import CHUNK, FLOW_SLICE, UnshownSession
 from kimi_tui.wire.events import CheckpointCreated, EventRecord, TextPart, TurnBegin, TurnEnd
 
 
@@ -55,6 +61,52 @@ async def test_a_long_session_is_shown_anew_in_slices_with_what_happens_meanwhil
         assert not later
         shown = await at.sees(f"answer {n_turns + 1}")
         assert f"question {n_turns}" in shown
+
+
+async def test_a_line_that_came_back_is_laid_out_in_steps_before_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = Teller()
+    for number in range(400):
+        told.turn(f"question {number}")
+        told.begin_step()
+        told.tell(TextPart(f"answer {number}"))
+        told.end()
+    told.jump(told.rewind(2), op="undo")
+    update, most = Flow.update, 0
+
+    def counted(self: Flow, blocks: Sequence[Block], first: int) -> None:
+        nonlocal most
+        most = max(most, max(len(blocks), len(self.views)) - first)
+        update(self, blocks, first)
+
+    monkeypatch.setattr(Flow, "update", counted)
+    app = ChatApp()
+    async with app.run_test(size=(90, 30)):
+        unshown = UnshownSession(app.transcript)
+        for start in range(0, len(told.records), CHUNK):
+            unshown.take(told.records[start : start + CHUNK], _raise)
+        assert not unshown.is_settled
+        n_steps = sum(1 for _ in unshown.settle())
+        assert unshown.is_settled
+        assert 0 < most <= FLOW_SLICE
+        blocks, flow = unshown.session.chat.blocks, unshown.flow
+        assert n_steps > len(blocks) / FLOW_SLICE
+        assert flow is not None
+        assert [view.block for view in flow.views] == list(blocks)
+        in_one_go = Flow(app.transcript.room())
+        update(in_one_go, blocks, 0)
+        for index in range(len(blocks)):
+            in_one_go.lay_out(index)
+            flow.lay_out(index)
+        assert [view.rows for view in flow.views] == [view.rows for view in in_one_go.views]
+        app.transcript.show_model(unshown.session.chat, flow)
+        # Showing it exchanges no block.
+        assert most <= FLOW_SLICE
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def test_where_there_is_room_the_timeline_has_more_of_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.left_line import left_line
@@ -12,14 +13,18 @@ from support.screens import Desk
 from support.still_screen import still_screen
 from support.story import whole_story
 
-from kimi_tui.tui.world_line_view import WorldLineTranscript, WorldLineView
-from kimi_tui.wire.events import EventRecord
+from kimi_tui.projection.blocks import Change
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.tui.world_line_view import WorldLineView
+from kimi_tui.wire.events import EventRecord, TurnBegin
 
 LINE = left_line(2, "rewind", 4, at="", tokens_before=47_200, messages=14, shared=4)
 
 
 @asynccontextmanager
-async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
+async def reading(
+    home: Path, records: Sequence[EventRecord] = ()
+) -> AsyncIterator[tuple[Desk, WorldLineView]]:
     """Yield the app with a visible world line."""
     async with still_screen(home) as one:
         view = WorldLineView(LINE, str(home), {})
@@ -27,7 +32,7 @@ async def reading(home: Path) -> AsyncIterator[tuple[Desk, WorldLineView]]:
         one.screen.viewer._reading = view  # pyright: ignore[reportPrivateUsage]
         await one.screen.bench.chat_pane.read(view)
         one.screen.bench.focus_prompt()
-        await view.show(whole_story().records, -1)
+        await view.show(records or whole_story().records, -1)
         yield one, view
 
 
@@ -45,20 +50,16 @@ async def test_what_is_copied_is_said(tmp_path: Path) -> None:
 async def test_what_cannot_be_shown_is_left_out_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    apply = WorldLineTranscript.apply
-    faults = 1
+    apply = TranscriptModel.apply
 
-    def fails_once(
-        self: WorldLineTranscript, records: Sequence[EventRecord], *, live: bool
-    ) -> None:
-        nonlocal faults
-        if faults:
-            faults -= 1
+    def fails_at_one(self: TranscriptModel, record: EventRecord, *more: Any) -> Change:
+        if record.seq < 0:
             raise RuntimeError("cannot be drawn")
-        apply(self, records, live=live)
+        return apply(self, record, *more)
 
-    monkeypatch.setattr(WorldLineTranscript, "apply", fails_once)
-    async with reading(tmp_path) as (one, view):
+    monkeypatch.setattr(TranscriptModel, "apply", fails_at_one)
+    broken = EventRecord(-1, 0.0, TurnBegin("This is lost"))
+    async with reading(tmp_path, [broken, *whole_story().records]) as (one, view):
         await one.sees("kimi-tui had an internal error")
         assert view.transcript.blocks
         assert "cannot be drawn" in caplog.text

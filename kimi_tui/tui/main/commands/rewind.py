@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from kimi_tui.tui.preview.layout import PreviewAction, PreviewAnswer
 
 
+async def _import_preview() -> None:
+    # On the event loop the first preview would delay keys.
+    await in_daemon_thread(import_module, "kimi_tui.tui.preview.screen")
+
+
 async def rewind(main: MainParts, argument: str) -> None:
     """Preview a rewind to checkpoint N; without one, choose it on the timeline."""
     if not argument:
@@ -98,6 +103,7 @@ async def preview(
         KeyError: there is no such checkpoint; the text is for the user.
         OSError: the disk refused; nothing changed.
     """
+    await _import_preview()
     from kimi_tui.tui.preview.layout import COMPACT_FROM, COMPACT_TO, COPY, DMAIL, FORK, FUTURES
 
     found = await choose(main, target, pending, dmail_text, first=first)
@@ -186,11 +192,10 @@ async def choose(
     Raises:
         KeyError: there is no such checkpoint; the text is for the user.
     """
+    await _import_preview()
     from dataclasses import replace
 
     from kimi_tui.soul.rewind_values import END, Prospect, Target
-
-    await in_daemon_thread(import_module, "kimi_tui.tui.preview.screen")
     from kimi_tui.tui.preview.layout import (
         COMPACT_FROM,
         COMPACT_TO,
