@@ -272,10 +272,12 @@ def all_is_read() -> Generator[None]:
     Raises:
         OSError: something did, so that the result must not be used.
     """
-    _noting.lack = None
-    yield
-    if (lack := _noting.lack) is not None:
-        _noting.lack = None
+    around, _noting.lack = _noting.lack, None
+    try:
+        yield
+    finally:
+        lack, _noting.lack = _noting.lack, around
+    if lack is not None:
         raise lack
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -23,6 +24,8 @@ _FORMER = "kimi-tui-trial-"
 _FORMER_S = 3600.0
 _AWAITED_S = 5.0
 """Seconds that the end of the program waits for a thread that still uses a folder, which takes that long on a busy machine only."""
+
+_NAMED_BY = ("TMPDIR", "TEMP", "TMP")
 
 _used: set[TemporaryFolder] = set()
 _swept = threading.Event()
@@ -44,7 +47,7 @@ class TemporaryFolder:
     """
 
     def __init__(self, kind: str, *, within: str = "", awaited: bool = False) -> None:
-        top = os.path.realpath(within or tempfile.gettempdir())
+        top = os.path.realpath(within or _usual())
         self.path, self._lock = _made(top, kind)
         self._is_awaited = awaited
         self._is_over = threading.Event()
@@ -85,6 +88,20 @@ class TemporaryFolder:
         self.remove()
 
 
+def _usual() -> str:
+    """Return the folder for temporary files.
+
+    Raises:
+        OSError: there is none in which anything can be written. Python takes the current folder then, which is the work folder:
+            what lies there is the user's, and of snapshots and commands.
+    """
+    found = tempfile.gettempdir()
+    named = {os.path.abspath(os.environ.get(name) or "/tmp") for name in _NAMED_BY}
+    if found == os.getcwd() and found not in {*named, "/var/tmp", "/usr/tmp"}:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp")
+    return found
+
+
 def _made(top: str, kind: str) -> tuple[str, int]:
     """Make a folder and lock it; return its path and the descriptor of the lock, -1 if the file system has no locks."""
     while True:
@@ -115,8 +132,8 @@ def remove_all() -> None:
 
 def sweep() -> int:
     """Remove the folders that killed programs of this user have left; return how many. It blocks."""
-    top, n_removed = os.path.realpath(tempfile.gettempdir()), 0
-    with contextlib.suppress(OSError), os.scandir(top) as listing:
+    n_removed = 0
+    with contextlib.suppress(OSError), os.scandir(os.path.realpath(_usual())) as listing:
         found = [one.path for one in listing if one.name.startswith((PREFIX, _FORMER))]
         for path in found:
             with contextlib.suppress(OSError):

@@ -160,3 +160,21 @@ def test_it_is_private_and_removed_twice() -> None:
     one.remove()
     one.remove()
     assert not os.path.exists(one.path)
+
+
+def test_the_work_folder_is_no_place_for_temporary_files(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = top / f"{temporary_folders.PREFIX}mine"
+    mine.mkdir()
+    monkeypatch.chdir(top)
+    # Python takes the current folder where all others are full.
+    monkeypatch.delenv("TMPDIR")
+    with pytest.raises(OSError, match="No space left"):
+        TemporaryFolder("tmp")
+    assert sweep() == 0
+    assert list(top.iterdir()) == [mine]
+    # The user may have named it.
+    monkeypatch.setenv("TMPDIR", str(top))
+    with TemporaryFolder("tmp") as one:
+        assert Path(one.path).parent == top

@@ -252,6 +252,9 @@ async def _sandbox(
         await in_daemon_thread(lambda: found.policy_for(work_dir))
     except NoSandbox as no:
         return found, f"There is no sandbox: {no}."
+    except OSError as error:
+        # Every turn waits for this.
+        return found, f"There is no sandbox: {error.strerror or error}."
     return found, ""
 
 

@@ -218,7 +218,7 @@ def _fits(records: list[EventRecord], session: Session) -> bool:
 
 def _with_rest_of_step(stored: list[EventRecord], session: Session) -> list[EventRecord]:
     """Return a record with what it lacks of its newest step, which may be one of long ago if its last part was lost."""
-    if not stored:
+    if not stored or any(record.foreign for record in stored):
         return stored
     try:
         rest = _rest_of_step(stored, session)
@@ -284,7 +284,11 @@ def _possible_ends(
     if any(point.uid not in known for point in context.checkpoints):
         return
     # Nor is anything passed over: a line that was left may have what the one after it carried along.
-    untold = (n for n, one in enumerate(rebuilt) if not _made_in([one]) <= recorded)
+    untold = (
+        n
+        for n, one in enumerate(rebuilt)
+        if isinstance(one.event, CheckpointCreated) and one.event.uid not in recorded
+    )
     first = next(untold, len(rebuilt))
     starts = [place for place in starts if place <= first]
     is_inside = _is_in_compaction(stored, len(stored))

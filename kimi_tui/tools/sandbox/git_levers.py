@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from kimi_tui.filesystem import (
+    all_is_read,
     note_unread,
     open_folder,
     open_regular,
@@ -106,7 +107,12 @@ def _leads_back(tree: str, git: str) -> bool:
         return True
     if status.st_size > GIT_FILE_BYTES:
         return False
-    named = path_in(path)
+    try:
+        with all_is_read():
+            named = path_in(path)
+    except OSError as error:
+        note_unread(error)
+        return True
     return real_path(os.path.join(tree, named)) == git
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from kimi_tui.filesystem import all_is_read
 from kimi_tui.tools.sandbox.git_levers import (
     ADDRESSES,
     BARE,
@@ -119,7 +120,11 @@ class GitWatch:
 
     @contextlib.contextmanager
     def around(self, command: WatchedCommand) -> Generator[None]:
-        """Watch while a command runs. It lists folders, so it belongs in the command's thread."""
+        """Watch while a command runs. It lists folders, so it belongs in the command's thread.
+
+        Raises:
+            OSError: this program lacks descriptors or memory to see what is there before the command.
+        """
         self._begin(command)
         try:
             yield
@@ -148,7 +153,10 @@ class GitWatch:
             self._watch(gits, command.found)
             for git in gits:
                 if git not in self._before:
-                    self._before[git] = frozenset(levers(git, is_module=git in self._owners))
+                    # One that is not seen now would be taken for the command's, and put aside.
+                    with all_is_read():
+                        before = frozenset(levers(git, is_module=git in self._owners))
+                    self._before[git] = before
             self._commands.append(command)
 
     def _finish(self, command: WatchedCommand) -> None:

@@ -599,35 +599,46 @@ def _candidates(
 
 def trouble_with(sandbox: Sandbox) -> str:
     """Name the trial that a backend fails, or say why it cannot be used; empty if it passes all."""
+    try:
+        # The end of the program does not wait for this daemon thread, but for the files that it writes.
+        with TemporaryFolder("trial", awaited=True) as place:
+            return _trouble_in(sandbox, Path(place.path))
+    except OSError as error:
+        return f"the test could not write its files: {error.strerror or error}"
+
+
+def _trouble_in(sandbox: Sandbox, top: Path) -> str:
+    """Return the same after a trial in a new folder.
+
+    Raises:
+        OSError: the files for the trial cannot be written.
+    """
     environ = sandbox.environ
     home = Path(os.path.realpath(home_of(environ) or "/"))
-    # The end of the program does not wait for this daemon thread, but for the files that it writes.
-    with TemporaryFolder("trial", awaited=True) as place:
-        top = Path(place.path)
-        work, secret = top / "work", top / "secret"
-        hook = work / ".git" / "hooks" / "post-checkout"
-        # Missing parents are not made: the end of the program may have removed them.
-        for folder in (work, work / ".git", hook.parent, secret):
-            folder.mkdir()
-        (secret / "key").write_text("key\n")
-        outside = (top / "outside", home / top.name)
-        environ = {**environ, "KIMI_TUI_HOME": str(secret)}
-        # Its temporary folder is in that of the trial, which is removed also if the program ends during the trial.
-        tried = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program, place.path)
-        try:
-            confined = tried.confined(["/bin/sh", "-c", _TRIAL, "sh", *map(str, outside)], work)
-            if trouble := _trouble(confined, work):
-                return trouble
-        except (OSError, NoSandbox) as error:
-            return str(error)
-        finally:
-            tried.remove_temporary()
-        written = [path for path in outside if path.exists()]
-        for path in written:
-            path.unlink()
-        if written:
-            return "the test could write outside the work folder"
-        return "the test could write git hooks" if sandbox.is_whole and hook.exists() else ""
+    work, secret = top / "work", top / "secret"
+    hook = work / ".git" / "hooks" / "post-checkout"
+    # Missing parents are not made: the end of the program may have removed them.
+    for folder in (work, work / ".git", hook.parent, secret):
+        folder.mkdir()
+    (secret / "key").write_text("key\n")
+    outside = (top / "outside", home / top.name)
+    environ = {**environ, "KIMI_TUI_HOME": str(secret)}
+    # Its temporary folder is in that of the trial, which is removed also if the program ends during the trial.
+    tried = Sandbox(sandbox.backend, sandbox.settings, environ, sandbox.program, str(top))
+    try:
+        confined = tried.confined(["/bin/sh", "-c", _TRIAL, "sh", *map(str, outside)], work)
+        if trouble := _trouble(confined, work):
+            return trouble
+    except (OSError, NoSandbox) as error:
+        return str(error)
+    finally:
+        tried.remove_temporary()
+    written = [path for path in outside if path.exists()]
+    for path in written:
+        path.unlink()
+    if written:
+        return "the test could write outside the work folder"
+    return "the test could write git hooks" if sandbox.is_whole and hook.exists() else ""
 
 
 _TRIAL = """

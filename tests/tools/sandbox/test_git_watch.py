@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from support.kernel_events import need_an_instance
 
+from kimi_tui.filesystem import all_is_read
 from kimi_tui.tools.sandbox import git_watch as module
 from kimi_tui.tools.sandbox.git_levers import (
     ASIDE,
@@ -460,3 +463,37 @@ def test_nothing_is_moved_behind_a_link(work: Path, tmp_path: Path) -> None:
     assert put_aside(str(work / ".git"), "commondir")
     assert sorted(path.name for path in elsewhere.iterdir()) == ["attributes"]
     assert not (work / ".git/commondir").exists()
+
+
+def test_what_the_user_has_stays_where_descriptors_lack_to_see_it(
+    work: Path, command: Callable[[], WatchedCommand]
+) -> None:
+    mine = work / ".git/branches/mine"
+    write(mine)
+    watch, one = GitWatch(), command()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"), watch.around(one):
+            # Without the error the command would run now, and find descriptors again.
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert mine.exists()
+    with watch.around(one):
+        pass
+    assert mine.exists()
+
+
+def test_a_linked_working_tree_whose_file_cannot_be_opened_now_is_no_lever(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(work / ".git/worktrees/e/commondir", "../..\n")
+
+    def lacking(path: Path) -> int:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    monkeypatch.setattr("kimi_tui.tools.sandbox.git_levers.open_regular", lacking)
+    assert list(levers(str(work / ".git"))) == []
+    with pytest.raises(OSError, match="Too many open files"), all_is_read():
+        list(levers(str(work / ".git")))

@@ -430,6 +430,14 @@ def test_secrets_are_found_to_a_depth_of_four_folders(
     assert not is_hidden(found, "a/b/c/d/e/.env")
 
 
+def test_without_room_for_temporary_files_there_is_no_sandbox_and_that_is_said(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(NoSandbox, match="could not write its files: No such file or directory"):
+        find_sandbox(SandboxSettings(), environ, tmp_path)
+
+
 def test_no_command_starts_while_descriptors_lack_to_look_for_secrets(
     environ: dict[str, str], policy: Policy, tmp_path: Path
 ) -> None:
