@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+from support.chat_server import ChatServer
+from support.screens import desk
 
 _HEAVY = ("pydantic.main", "openai", "kimi_tui.llm.message", "kimi_tui.tools")
 _LOADED = f"print([m for m in sys.modules if m.startswith({_HEAVY!r})])"
@@ -46,3 +51,38 @@ print([name for name in set(sys.modules) - before if "kimi_tui" in name])
 print('pygments.lexers.python' in before, 'markdown_it.main' in before)
 """
     assert _printed(code + seen) == "[]\nTrue True"
+
+
+class _Noted:
+    """Finds no module, and notes the thread that looks for one."""
+
+    def __init__(self) -> None:
+        self.threads: dict[str, int] = {}
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        self.threads.setdefault(name, threading.get_ident())
+
+
+@pytest.mark.exhaustive
+async def test_what_a_command_shows_is_imported_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = ("dialogs.settings", "prompt.menu", "preview.screen", "preview.layout")
+    names, noted = [f"kimi_tui.tui.{one}" for one in shown], _Noted()
+    async with ChatServer() as server, desk(tmp_path, server.base_url) as at:
+        for name in names:
+            package, module = import_module(name.rpartition(".")[0]), import_module(name)
+            monkeypatch.setattr(package, name.rpartition(".")[2], module)
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setattr(sys, "meta_path", [noted, *sys.meta_path])
+        await at.ready()
+        await at.until(lambda: "kimi_tui.tui.prompt.menu" in sys.modules)
+        await at.pilot.press(*"/settings", "enter")
+        await at.sees("Settings")
+        await at.pilot.press("escape")
+        await at.until(lambda: at.app.screen is at.screen)
+        at.screen.action_command("rewind", "0")
+        await at.until(lambda: "kimi_tui.tui.preview.layout" in sys.modules)
+    assert {name: noted.threads[name] != threading.get_ident() for name in names} == dict.fromkeys(
+        names, True
+    )
