@@ -193,6 +193,7 @@ async def test_an_enter_that_was_meant_for_the_key_chooses_no_model(
             one = Desk(running, pilot)
             await paste_key(one, server.base_url, "")
             seen = running.screen.seen  # type: ignore[attr-defined]
+            await one.until(lambda: not seen._paint.waits)
             # The list of models comes by itself, and the terminal has not drawn it yet.
             monkeypatch.setattr(SeenQuestion, "QUIET_S", 0.0)
             monkeypatch.setattr(SeenQuestion, "accepts", ACCEPTS)
