@@ -132,8 +132,9 @@ TOGETHER = {
     "local_models/test_llama_cpp.py": "llama.cpp",
     "soul/test_compatibility.py": "a session in which everything was done",
     "tools/test_command_groups.py": "a repository with traps",
-    # What one of these mounts ends the sandboxes that wait in the others.
+    # What one of these mounts ends the sandboxes that wait in the others, and stands in the table that they compare.
     "tools/sandbox/test_ahead.py": "mounts",
+    "tools/sandbox/test_layers.py": "mounts",
     "tools/sandbox/test_quiet_folders.py": "mounts",
     "tools/sandbox/test_remembered.py": "mounts",
     "futures/test_faults.py": "mounts",
