@@ -383,7 +383,10 @@ async def test_limits_end_each_of_them(beside: Beside, limit: str) -> None:
     await until_end(asyncio.ensure_future(on.soul.run("go")))
     assert [one.state for one in agents.states] == ["failed", "failed"]
     assert all(limit.rpartition(" ")[2][:-1] in one.why for one in agents.states)
-    assert {one.name for one in on.work.iterdir()} == {"a.txt", "b.txt", "c.txt"}
+    written, all_files = {one.name for one in on.work.iterdir()}, {"a.txt", "b.txt", "c.txt"}
+    # Of what the session has, the later one may find nothing left for its first step.
+    is_shared = limit == "the session's tokens"
+    assert {"a.txt"} < written <= all_files if is_shared else written == all_files
 
 
 async def test_its_cost_is_what_its_process_tells(beside: Beside) -> None:
