@@ -64,6 +64,8 @@ SLOW = (
     "tui/replay/",
     "tui/compare/",
     "tui/preview/",
+    "tui/futures/test_dialog.py",
+    "tui/transcript/test_copied_text.py",
     "tui/test_world_line_view.py",
     # These kill processes, have disks fail at every call, and run state machines.
     "session/test_rotation_kills.py",
@@ -75,6 +77,7 @@ SLOW = (
     "workspace/test_restore_nothing_lost.py",
     # These start, stop and kill commands, and test what commands can reach.
     "commands/test_bisect.py",
+    "mcp/test_hostile.py",
     "soul/test_standing_yes.py",
     "tools/sandbox/test_escapes.py",
     "tools/sandbox/test_everyday.py",
