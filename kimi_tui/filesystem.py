@@ -224,7 +224,6 @@ class _Noting(threading.local):
     """The paths that the present thread notes; None if nobody wants them."""
 
     noted: Noted | None = None
-    paths: set[str] | None = None
     lack: OSError | None = None
 
 
@@ -235,17 +234,16 @@ _noting = _Noting()
 def noted_paths() -> Generator[Noted]:
     """Collect the paths that this thread notes (`note_path`) within the context, in which no other such context may be entered."""
     _noting.noted = noted = Noted()
-    _noting.paths = noted.paths
     try:
         yield noted
     finally:
-        _noting.noted = _noting.paths = None
+        _noting.noted = None
 
 
 def note_path(path: str) -> None:
     """Note a path on whose existence, kind or target a result depends; with a slash at its end, on what the folder or file holds."""
-    if _noting.paths is not None:
-        _noting.paths.add(path)
+    if _noting.noted is not None:
+        _noting.noted.paths.add(path)
 
 
 @contextlib.contextmanager
@@ -289,7 +287,7 @@ def links_to(path: str) -> tuple[list[str], str]:
     Args:
         path: an absolute path, or one relative to the current folder.
     """
-    noted = _noting.paths
+    noted = _noting.noted
     links: list[str] = []
     # The root is the empty text, so that a name can be appended without a check.
     at = ""
@@ -303,7 +301,7 @@ def links_to(path: str) -> tuple[list[str], str]:
             continue
         at = f"{at}/{name}"
         if noted is not None:
-            noted.add(at)
+            noted.paths.add(at)
         try:
             target = os.readlink(at)
         except OSError:

@@ -298,7 +298,8 @@ class ToolBlock(Block):
 
     For a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
     `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a
-    command that the user ran. `was_killed` is true if the end of the program stopped it, and not the user. `agent` is the state of the sub-agent that the call started.
+    command that the user ran. `was_killed` is true if the end of the program stopped it, and not the user. `agent` is the state of
+    the sub-agent that the call started.
     """
 
     call: str = ""

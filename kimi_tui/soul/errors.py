@@ -33,6 +33,9 @@ class RunCancelled(SoulError):
         super().__init__("The turn was stopped.")
 
 
+_CAN_CONTINUE = "No message was lost. The agent can continue from here."
+
+
 class TurnFailed(SoulError):
     """A turn ended by a fault of the program, or by a system call that may succeed in a moment. The error is its `__cause__`."""
 
@@ -40,14 +43,11 @@ class TurnFailed(SoulError):
         if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRORS:
             super().__init__(
                 f"A system call of kimi-tui failed: {os.strerror(cause.errno)}.",
-                advice=f"No message was lost. The agent can continue from here. {lack_advice(cause)}".strip(),
+                advice=f"{_CAN_CONTINUE} {lack_advice(cause)}".strip(),
             )
             return
         if words := lack_of_memory(cause):
-            super().__init__(
-                words,
-                advice="No message was lost. The agent can continue from here.",
-            )
+            super().__init__(words, advice=_CAN_CONTINUE)
             return
         super().__init__(
             f"kimi-tui had an internal error ({type(cause).__name__}).",

@@ -325,7 +325,7 @@ class Inbox:
             log.warning("what waits cannot be kept", exc_info=error)
             # The messages may have been taken while the disk was waited for.
             is_left = self._to_keep() != self._kept
-            self._tell_trouble((reason_of(error, self._folder)) if is_left else "")
+            self._tell_trouble(reason_of(error, self._folder) if is_left else "")
         finally:
             self._writing = None
 

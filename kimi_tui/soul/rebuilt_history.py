@@ -262,7 +262,8 @@ def _line_added(
 ) -> WorldLineContent:
     """Return the line that an event tells of: from its file, or from that of a line that went on behind it if it was deleted.
 
-    Of a deleted one only what is before the checkpoint `until` is sure to be returned; empty for all of it. The live line is read from its file as well, as a turn may be appending to its index.
+    Of a deleted one only what is before the checkpoint `until` is sure to be returned; empty for all of it. The live line is read
+    from its file as well, as a turn may be appending to its index.
 
     Raises:
         UnknownWorldLine: it cannot be read.

@@ -420,7 +420,7 @@ async def _prune(main: MainParts, one: FutureChanged) -> None:
 
     title = f"Delete future {one.number}: {cut(future_name(one), 40)}"
     if await main.bench.ask(ListScreen(title, same, first=items, empty="")) != "yes":
-        # Who keeps it is where the question was asked: the next keys are meant for the page.
+        # The question was asked on the page, so the next keys are meant for the page.
         if (group := main.futures.group(one.key)) is not None:
             await show_page(main, group, one.key)
         return
