@@ -495,10 +495,11 @@ class OpenAICompatible(ChatProvider):
 
 async def _end(sending: asyncio.Task[Sent]) -> None:
     """Abandon a request: cancel it, or close its response if there is one."""
-    sending.cancel()
-    (sent,) = await asyncio.gather(sending, return_exceptions=True)
-    if not isinstance(sent, BaseException):
-        await sent[1].aclose()
+    if not sending.done():
+        sending.cancel()
+        await asyncio.wait({sending})
+    if not sending.cancelled() and sending.exception() is None:
+        await sending.result()[1].aclose()
 
 
 def _preload() -> None:

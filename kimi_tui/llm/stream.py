@@ -731,8 +731,13 @@ class BatchedBytes:
 
     async def aclose(self) -> None:
         """Stop reading."""
-        self._gathering.cancel()
-        await asyncio.gather(self._gathering, return_exceptions=True)
+        # A wait for what has ended already would take a turn of the event loop.
+        if not self._gathering.done():
+            self._gathering.cancel()
+            await asyncio.wait({self._gathering})
+        if not self._gathering.cancelled():
+            # Asyncio reports errors that nobody has read.
+            self._gathering.exception()
 
 
 def joined(items: Iterable[StreamItem | str]) -> list[StreamItem]:

@@ -1,8 +1,8 @@
 """Carries requests to a server: the HTTP client for every request, and the `openai` library over it for chat requests.
 
 `RestrictedClient` follows no redirect, sends only headers that are listed here, and reads no more of an error than can be
-shown. `OpenAIClient` posts chat requests; the `openai` library does authentication and connection pooling for it. Values that
-the library would add from the environment or about this machine are left out.
+shown. `OpenAIClient` posts chat requests; the `openai` library makes the first one, with its address and authentication, and
+owns the connections. Values that the library would add from the environment or about this machine are left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
 `preload`) a sixth of a second, and three times that if the packages of types of requests and answers were not deferred.
@@ -16,8 +16,9 @@ import re
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -55,6 +56,7 @@ _ERROR_BODY_S = 10.0
 _SLICE_BYTES = 256 * 1024
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _CHUNK_END = b"\r\n"
+_OF_BODY = frozenset((b"content-length", b"transfer-encoding"))
 _NO_KEY = "none"
 _SHAPES = (
     "openai.types",
@@ -99,9 +101,6 @@ class RestrictedClient(httpx2.AsyncClient):
         except httpx2.InvalidURL as error:
             # Names of hosts have further rules, such as those for letters beyond ASCII.
             raise no_base_url(base_url) from error
-        self._last: tuple[tuple[str, httpx2.URL | str, dict[str, Any]], httpx2.Request] | None = (
-            None
-        )
         self._own_headers = own_headers
         self.proxy: EnvironmentProxy | None = proxy_to(base_url)
         # Certificate authorities take 2 MB, and the variables that name others may be wrong, so they are only read if one of
@@ -126,21 +125,6 @@ class RestrictedClient(httpx2.AsyncClient):
                 max_connections=20, max_keepalive_connections=5, keepalive_expiry=30
             ),
             headers={"User-Agent": USER_AGENT},
-        )
-
-    def build_request(
-        self, method: str, url: httpx2.URL | str, *, content: Any = None, **options: Any
-    ) -> httpx2.Request:
-        """Build a request as `httpx2` does; one that differs from the last one only in its body gets what that one was made of."""
-        if not isinstance(content, bytes):
-            return super().build_request(method, url, content=content, **options)
-        asked = (method, url, options)
-        if self._last is None or self._last[0] != asked:
-            self._last = asked, super().build_request(method, url, content=b"", **options)
-        like = self._last[1]
-        headers = [item for item in like.headers.raw if item[0].lower() != b"content-length"]
-        return httpx2.Request(
-            method, like.url, headers=headers, content=content, extensions=like.extensions
         )
 
     async def send(
@@ -338,7 +322,8 @@ class OpenAIClient:
         from openai import AsyncOpenAI, Omit
 
         # `waiting` limits the wait for an answer, at the place where it is read.
-        http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None)
+        http = self._http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None)
+        self._request: Callable[..., httpx2.Request] | None = None
         self._proxy = http.proxy
         secrets = (api_key, *headers.values(), *(http.proxy.secrets if http.proxy else ()))
         self.failures = NetworkFailures(host, secrets, http.proxy)
@@ -361,10 +346,33 @@ class OpenAIClient:
         Raises:
             LLMError: the server could not be reached, or did not answer in time.
         """
+        import anyio
         import openai
 
         try:
-            response = await self._client.post(
+            # All requests differ in their body alone, and the library takes longer to make one than to send it.
+            if self._request is None:
+                response = await self._first(body)
+            else:
+                response = await self._http.send(self._request(content=body), stream=True)
+        except (openai.APITimeoutError, httpx2.TimeoutException) as error:
+            raise self.failures.timeout(error) from error
+        except (
+            *(openai.APIConnectionError, httpx2.RequestError),
+            # `httpx2` does not map these two, with which an encrypted connection may break.
+            *(ssl.SSLError, anyio.EndOfStream),
+        ) as error:
+            raise self.failures.unreachable(error) from error
+        if response.status_code == 407 and self._proxy is not None:
+            raise self._proxy.wants_login()
+        return response
+
+    async def _first(self, body: bytes) -> httpx2.Response:
+        """Have the library make a request out of the address, the key and the headers, and post it; the next ones are made like it."""
+        import openai
+
+        try:
+            response: Any = await self._client.post(
                 "/chat/completions",
                 cast_to=httpx2.Response,
                 content=body,
@@ -372,15 +380,15 @@ class OpenAIClient:
                 stream_cls=openai.AsyncStream[object],
                 options={"headers": self._headers},
             )
-            return cast("httpx2.Response", response)
-        except openai.APITimeoutError as error:
-            raise self.failures.timeout(error) from error
-        except openai.APIConnectionError as error:
-            raise self.failures.unreachable(error) from error
         except openai.APIStatusError as error:
-            if error.response.status_code == 407 and self._proxy is not None:
-                raise self._proxy.wants_login() from error
-            return error.response
+            response = error.response
+        found = cast("httpx2.Response", response)
+        made = found.request
+        headers = [item for item in made.headers.raw if item[0].lower() not in _OF_BODY]
+        self._request = partial(
+            httpx2.Request, made.method, made.url, headers=headers, extensions=made.extensions
+        )
+        return found
 
     async def aclose(self) -> None:
         """Close the connections."""
