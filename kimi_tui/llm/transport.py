@@ -211,8 +211,7 @@ class NetworkFailures:
 
     def timeout(self, error: BaseException) -> APITimeoutError:
         """Return the error for a connection that took too long, or for too long a silence."""
-        cause = error.__cause__ or error
-        if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+        if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
             asked = self.host if self.proxy is None else self.proxy.called
             return APITimeoutError(
                 f"{asked} did not accept a connection within {CONNECT_S:g} s.",
@@ -221,16 +220,15 @@ class NetworkFailures:
                 else f"Check the proxy, or add {self.host} to NO_PROXY.",
             )
         advice = "If it keeps happening, choose another model with /model."
-        if isinstance(cause, WaitedTooLong):
-            return AnswerOverdueError(f"{self.host} {cause}", advice=advice, again=cause.again)
+        if isinstance(error, WaitedTooLong):
+            return AnswerOverdueError(f"{self.host} {error}", advice=advice, again=error.again)
         return APITimeoutError(f"{self.host} took too long.", advice=advice)
 
     def unreachable(self, error: BaseException) -> LLMError:
         """Return the error for a server that refused, has no such name or a wrong certificate, or closed the connection
         before it answered.
         """
-        cause = error.__cause__ or error
-        made = connection_error(self.host, cause, self.secrets, self.proxy)
+        made = connection_error(self.host, error, self.secrets, self.proxy)
         if made is not None:
             return made
         if self.proxy is not None:
@@ -356,13 +354,13 @@ class OpenAIClient:
             else:
                 response = await self._http.send(self._request(content=body), stream=True)
         except (openai.APITimeoutError, httpx2.TimeoutException) as error:
-            raise self.failures.timeout(error) from error
+            raise self.failures.timeout(_of_http(error)) from error
         except (
             *(openai.APIConnectionError, httpx2.RequestError),
             # `httpx2` does not map these two, with which an encrypted connection may break.
             *(ssl.SSLError, anyio.EndOfStream),
         ) as error:
-            raise self.failures.unreachable(error) from error
+            raise self.failures.unreachable(_of_http(error)) from error
         if response.status_code == 407 and self._proxy is not None:
             raise self._proxy.wants_login()
         return response
@@ -393,6 +391,13 @@ class OpenAIClient:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _of_http(error: BaseException) -> BaseException:
+    """Return the HTTP library's error, which the `openai` library has wrapped if it posted the request."""
+    import openai
+
+    return (isinstance(error, openai.OpenAIError) and error.__cause__) or error
 
 
 class ChunkedBody:
