@@ -29,6 +29,7 @@ from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui.base_url import is_loopback
 from kimi_tui.late_imports import called_later, deferred
+from kimi_tui.llm.connection import OnePieceTransport
 from kimi_tui.llm.errors import (
     AnswerOverdueError,
     APIConnectionError,
@@ -112,8 +113,11 @@ class RestrictedClient(httpx2.AsyncClient):
             if is_encrypted or by_https
             else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         )
+        limits = httpx2.Limits(max_connections=20, max_keepalive_connections=5, keepalive_expiry=30)
         super().__init__(
             verify=trusted,
+            limits=limits,
+            transport=OnePieceTransport(trusted, limits) if self.proxy is None else None,
             proxy=None
             if self.proxy is None
             else httpx2.Proxy(self.proxy.url, ssl_context=trusted if by_https else None),
@@ -121,9 +125,6 @@ class RestrictedClient(httpx2.AsyncClient):
             # The code above has settled the proxy and the certificates of the environment.
             trust_env=False,
             timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
-            limits=httpx2.Limits(
-                max_connections=20, max_keepalive_connections=5, keepalive_expiry=30
-            ),
             headers={"User-Agent": USER_AGENT},
         )
 
