@@ -407,6 +407,7 @@ def _short_id(text: str) -> str:
 
 
 _BASE64 = f"{_BASE62}+/=".encode()
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _COUNTED_CHARS = 200_000
 _CHARS_A_TOKEN = 4
 _MOST_OF_IMAGE = 50_000
@@ -611,8 +612,12 @@ class RequestBuilder:
             self._tools = tools, dialect.schema, _json(_sent_tools(tools, dialect))
         return self._tools[2]
 
-    def _messages(self, request: ChatRequest, dialect: Dialect) -> tuple[bytearray, _Facts, int]:
-        """Return the JSON of all messages, the facts about them, and the estimated tokens of the stored ones."""
+    def _messages(
+        self, request: ChatRequest, dialect: Dialect
+    ) -> tuple[tuple[bytearray, bytearray], _Facts, int]:
+        """Return the JSON of all messages in two parts that are joined, the facts about them, and the estimated tokens of the stored
+        ones.
+        """
         history = request.history
         settled, self._settled = self._settled, None
         form = (request.system, dialect, request.recipient)
@@ -643,9 +648,9 @@ class RequestBuilder:
         for message in sent[:n_settled]:
             _add_json(settled.data, message)
             settled.facts.add(message)
-        whole, facts = settled.data[:], settled.facts.copy()
+        newest, facts = bytearray(), settled.facts.copy()
         for message in sent[n_settled:]:
-            _add_json(whole, message)
+            _add_json(newest, message)
             facts.add(message)
         said = settled.said_tokens + _estimated(history[settled.n_counted :])
         while settled.n_counted < number and tokens.is_counted(history[settled.n_counted]):
@@ -655,8 +660,9 @@ class RequestBuilder:
         settled.last, settled.reply = last, reply
         if is_plain and len(settled.data) <= _MOST_KEPT_BYTES:
             self._settled = settled
-        del whole[-1:]
-        return whole, facts, said
+        # The last message is always among the newest. The others may be a megabyte, which is copied only into the body.
+        del newest[-1:]
+        return (settled.data, newest), facts, said
 
 
 def _continues(before: Sequence[Message], history: Sequence[Message]) -> bool:
@@ -676,7 +682,7 @@ def _encoded(fields: dict[str, Any]) -> bytes:
     for name, value in fields.items():
         pieces += (b"," if pieces else b"{", _json(name), b":")
         if name == "messages":
-            pieces += (b"[", value, b"]")
+            pieces += (b"[", *value, b"]")
         else:
             pieces.append(value if isinstance(value, bytes) else _json(value))
     return b"".join([*pieces, b"}"])
@@ -706,8 +712,7 @@ def _json_of_message(message: Sent) -> Iterator[bytes]:
 
 def _json(value: Any) -> bytes:
     # A lone surrogate that got this far (in a tool's description) must not end the request.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode("utf-8", "replace")
+    return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=8)
