@@ -9,7 +9,7 @@ import json
 import re
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
 from kimi_tui.images import image_tokens
@@ -58,10 +58,16 @@ def estimate(text: str) -> int:
     return round(total) if total or not text else 1
 
 
+@lru_cache(maxsize=8)
+def _of_short(text: str) -> int:
+    # A result is estimated for the rules of D-Mails and again when it is in the context, and the names of tools repeat.
+    return estimate(text)
+
+
 def text_tokens(text: str) -> int:
     """Estimate the tokens of a text; a long text is sampled, so that it never takes more than a millisecond."""
     if len(text) <= 2 * _SAMPLE:
-        return estimate(text)
+        return _of_short(text)
     sample = text[:_SAMPLE] + text[-_SAMPLE:]
     return round(estimate(sample) * len(text) / len(sample))
 

@@ -15,8 +15,9 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import Storage
@@ -466,14 +467,23 @@ class MessageList(Sequence["Message"]):
         return max(0, end - self._first)
 
     def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self._batches())
+
+    def _batches(self) -> Iterator[Iterable[Message]]:
+        """Yield all messages in groups: every request reads all of a conversation, so they are not looked up one by one."""
         place = 0
         while place < len(self):
-            # Every request reads all messages of a conversation, so they are not looked up one by one.
             last = min(len(self), place + _LOOKED_UP_AT_ONCE)
             numbers = range(self._first + place, self._first + last)
             known = self._cache.known(self._index.starts(numbers.start, numbers.stop))
-            for number, message in zip(numbers, known, strict=True):
-                yield self._message(number) if message is None else message
+            if all(known):
+                yield cast("list[Message]", known)
+            else:
+                # Who stops earlier has no later message parsed.
+                yield (
+                    self._message(number) if message is None else message
+                    for number, message in zip(numbers, known, strict=True)
+                )
             place = last
 
     @overload

@@ -454,7 +454,7 @@ async def test_without_tools(tmp_path: Path) -> None:
 async def test_what_was_learned_of_estimates_is_there_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "kimi_tui")
+    caplog.set_level("DEBUG", "kimi_tui")
     async with stage(tmp_path) as on:
         on.server.script(say("one", usage=(9_000, 10)), say("two", usage=(9_100, 10)))
         await until_end(on.soul.run("hi"))
