@@ -128,7 +128,7 @@ async def _write_to_completion(
         # another's.
         env.versions.saw(target.real, replace_file(target, data, content, env.named))
 
-    running = asyncio.ensure_future(asyncio.to_thread(write))
+    running = asyncio.ensure_future(env.writer(write))
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
