@@ -40,6 +40,7 @@ from kimi_tui.soul.blame import (
 )
 from kimi_tui.soul.folder_snapshots import (
     ChangingTool,
+    Figures,
     FirstScan,
     FolderSnapshots,
     NamesNotSynced,
@@ -117,6 +118,9 @@ class FileHistory:
         self.unsynced_words = ""
         """A sentence on what the last sync could not make durable; empty if it could. After the session is closed nobody hears events."""
         self._began = 0.0
+        # The running tools whose files are looked at just before they are written (`write`), and the scans behind what they wrote.
+        self._unwritten: set[ChangingTool] = set()
+        self._looks: dict[ChangingTool, Future[Figures]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         session.context.sync_first = self._sync_first
         # These are the shown plan of a restore, with its checkpoint, and the reason for each file of the last plan.
@@ -170,14 +174,17 @@ class FileHistory:
         """Scan before a tool changes files, so that earlier changes are not taken for its own.
 
         Args:
-            paths: the files that it will change, relative to the work folder; None if they are unknown (a command).
+            paths: the files that it will change with `write`, relative to the work folder; None if they are unknown (a command).
             beside: another operation that the tool waits for; it runs during the scan.
 
         Returns:
             the running tool, to be passed to `after_change`.
         """
         change = ChangingTool(None if paths is None else frozenset(paths), self._agent)
-        await self._scan_before(change)
+        if paths is not None and self.folder.is_on and self.folder.is_ready:
+            self._unwritten.add(change)
+        else:
+            await self._scan_before(change)
         if beside is not None:
             loop = asyncio.get_running_loop()
             scanned_at = loop.time()
@@ -186,6 +193,28 @@ class FileHistory:
                 await self._scan_before(change)
         self.folder.begin(change)
         return change
+
+    async def write(self, change: ChangingTool, work: Callable[[], None]) -> None:
+        """Run a function that writes the files of a tool in a thread, and have them scanned right behind it (`after_change`).
+
+        Files that others changed since the last scan are scanned before, so that these changes are not taken for the tool's.
+
+        Args:
+            change: the result of `before_change`.
+            work: the function, whose errors are raised.
+        """
+        folder = self.folder
+        if change not in self._unwritten or not folder.is_on:
+            await asyncio.to_thread(work)
+            return
+        self._unwritten.discard(change)
+        # A scan beside another agent's tool would take its changes for someone else's; the scan at that tool's end tells them.
+        is_alone = all(one.agent == change.agent for one in folder.under_way)
+        written, self._looks[change] = folder.write(change, work, if_seen=is_alone)
+        if not await asyncio.wrap_future(written):
+            await self._scan(folder.others, later=True)
+            written, self._looks[change] = folder.write(change, work, if_seen=False)
+            await asyncio.wrap_future(written)
 
     def after_change(self, change: ChangingTool, uid: str, key: str) -> None:
         """Scan in the background after a tool has changed files, and publish the changes.
@@ -197,8 +226,13 @@ class FileHistory:
         """
         self._loop = asyncio.get_running_loop()
         self.folder.end(change)
-        if self.folder.is_on and self.folder.first_scan is not None:
-            self._start_task(self._scan_after(change, uid, key))
+        look = self._looks.pop(change, None)
+        if change in self._unwritten:
+            # The tool got no further than to its question.
+            self._unwritten.discard(change)
+            self.folder.covered(change)
+        elif self.folder.is_on and self.folder.first_scan is not None:
+            self._start_task(self._scan_after(change, uid, key, look))
         else:
             self.folder.covered(change)
 
@@ -572,18 +606,14 @@ class FileHistory:
         if any(one.agent != change.agent for one in folder.under_way):
             # A scan now would take the changes of the other agent's tool for someone else's; the scan at that tool's end tells them.
             return
-        if folder.is_ready and not (paths is not None and await self._is_as_seen(paths)):
+        if folder.is_ready:
             await self._scan(folder.others, later=True)
 
-    async def _is_as_seen(self, paths: frozenset[str]) -> bool:
-        """Return whether the files that will be overwritten are as the last scan saw them; other changes are separated afterwards."""
-        with contextlib.suppress(OSError):
-            return await self.folder.run(self._tracker.is_as_seen, paths)
-        return False
-
-    async def _scan_after(self, change: ChangingTool, uid: str, key: str) -> None:
+    async def _scan_after(
+        self, change: ChangingTool, uid: str, key: str, look: Future[Figures] | None
+    ) -> None:
         try:
-            await self._scan("agent", uid, key, later=True)
+            await self._scan("agent", uid, key, later=True, look=look)
         finally:
             self.folder.covered(change)
 
@@ -599,10 +629,24 @@ class FileHistory:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._events.trouble, error)
 
-    async def _scan(self, by: By, uid: str = "", key: str = "", *, later: bool = False) -> None:
-        """Scan, and publish the agent's changes. An error of the disk is published, never raised, so that work continues."""
+    async def _scan(
+        self,
+        by: By,
+        uid: str = "",
+        key: str = "",
+        *,
+        later: bool = False,
+        look: Future[Figures] | None = None,
+    ) -> None:
+        """Scan, or take the result of a scan that was begun, and publish the agent's changes. An error of the disk is published, never
+        raised, so that work continues.
+        """
         try:
-            found = await self.folder.take(by, self._agent if by == "agent" else "", later=later)
+            if look is not None:
+                found = await asyncio.wrap_future(look)
+            else:
+                agent = self._agent if by == "agent" else ""
+                found = await self.folder.take(by, agent, later=later)
         except OSError as error:
             # An error that kept the first scan from ending is published with its result.
             if self.folder.is_ready:

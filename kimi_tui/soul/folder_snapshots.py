@@ -350,6 +350,41 @@ class FolderSnapshots:
             return Figures(None)
         return Figures(snapshot, *self.tracker.figures(snapshot))
 
+    def write(
+        self, change: ChangingTool, work: Callable[[], None], *, if_seen: bool
+    ) -> tuple[Future[bool], Future[Figures]]:
+        """Have the files of a tool written in the thread of the tracker, and scanned right behind.
+
+        Args:
+            change: the tool, whose files are known.
+            work: writes the files.
+            if_seen: write nothing unless the last scan saw these files as they are now.
+
+        Returns:
+            whether anything may have been written, or the error of `work`; and the result of the scan, as that of `take`.
+        """
+        paths, may_have_written = change.paths or frozenset(), False
+
+        def write() -> bool:
+            nonlocal may_have_written
+            if if_seen and not self._is_as_seen(paths):
+                return False
+            may_have_written = True
+            work()
+            return True
+
+        def look() -> Figures:
+            if not may_have_written:
+                return Figures(None)
+            return self._take("agent", change.agent, later=True)
+
+        return self._pool.submit(write), self._pool.submit(look)
+
+    def _is_as_seen(self, paths: frozenset[str]) -> bool:
+        with contextlib.suppress(OSError):
+            return self.tracker.is_as_seen(paths)
+        return False
+
     # -- tasks, and the end -----------------------------------------------------------------------
 
     def keep(self, task: asyncio.Task[None]) -> None:

@@ -364,6 +364,7 @@ class _RunningCall:
             unsaved=runtime.unsaved,
             run_agent=None if runtime.run_agent is None else self._run_agent,
             named=conversation.files.folder.sync_names_soon,
+            writer=self._write,
             renewed=self._renewed,
         )
         is_timed = self._tool is None or self._tool.is_timed
@@ -629,6 +630,13 @@ class _RunningCall:
             self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
         self._publish_started()
         return instead
+
+    async def _write(self, work: Callable[[], None]) -> None:
+        """Run a function that writes the files which the user, or the mode, has let the call change."""
+        if self._changes:
+            await self._conversation.files.write(self._changes[-1], work)
+        else:
+            await asyncio.to_thread(work)
 
     def _renewed(self, env: ToolEnv) -> ToolEnv:
         """Return the environment of a tool again, for the present mode."""

@@ -8,10 +8,11 @@ Tools do not import the wire, the session or the soul: the soul puts the parts t
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -199,6 +200,7 @@ class ToolEnv:
             editor.
         run_agent: runs a sub-agent for the call of this key to its end; None where there can be none.
         named: takes the path of a folder in which a file got a name: its names are synced before the result of the call is.
+        writer: runs a function that writes the files of a tool that `edits`, in a thread.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
 
@@ -221,6 +223,7 @@ class ToolEnv:
     unsaved: Callable[[str], Awaitable[str | None]] | None = None
     run_agent: Callable[[AgentTask, str], Awaitable[ToolOutcome]] | None = None
     named: Callable[[str], None] = sync_folder
+    writer: Callable[[Callable[[], None]], Coroutine[Any, Any, None]] = asyncio.to_thread
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
 

@@ -32,8 +32,8 @@ from kimi_tui.tools.files import (
     missing,
     parent_of,
     read_whole,
+    read_whole_in,
     refused,
-    stat_regular,
     stat_version,
 )
 from kimi_tui.tools.outcome import FileEdit, ToolOutcome, ToolProblem
@@ -128,7 +128,7 @@ async def _write_to_completion(
         # another's.
         env.versions.saw(target.real, replace_file(target, data, content, env.named))
 
-    running = asyncio.ensure_future(asyncio.to_thread(write))
+    running = asyncio.ensure_future(env.writer(write))
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -214,7 +214,7 @@ def replace_file(
     # A created folder has its own name in another one.
     made = [] if expected is not None else _missing(parent)
     with parent_of(target, create=True) as folder:
-        _check_unchanged(name, folder, target, expected)
+        _check_unchanged(folder, target, expected)
         temporary = new_temporary_name(name)
         old = None if expected is None else expected.stat
         try:
@@ -246,21 +246,18 @@ def _missing(folder: Path) -> list[Path]:
     return list(takewhile(lambda one: not os.path.lexists(one), (folder, *folder.parents)))
 
 
-def _check_unchanged(
-    name: str, folder: int, target: ResolvedPath, expected: Content | None
-) -> None:
-    found = stat_regular(name, folder, target)
+def _check_unchanged(folder: int, target: ResolvedPath, expected: Content | None) -> None:
+    found = read_whole_in(folder, target)
     if (found is None) != (expected is None):
         raise _changed(target)
     if found is None or expected is None:
         return
-    if not found.st_mode & 0o222:
+    if not found.stat.st_mode & 0o222:
         raise ToolProblem(
-            f"{target.written} is read-only (mode {stat.S_IMODE(found.st_mode):04o}).",
+            f"{target.written} is read-only (mode {stat.S_IMODE(found.stat.st_mode):04o}).",
             brief="read-only",
         )
-    now = read_whole(target)
-    if now is None or now.version != expected.version:
+    if found.version != expected.version:
         raise _changed(target)
 
 

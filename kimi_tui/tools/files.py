@@ -19,6 +19,7 @@ from kimi_tui.filesystem import open_folder
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.paths import ResolvedPath
 from kimi_tui.tools.text import nearest_names
+from kimi_tui.workspace import store
 
 HASHED_LIMIT_BYTES = 8 * 1024 * 1024
 """Up to this size in bytes a version is the hash of the content; above, it is made of the file system's facts."""
@@ -43,12 +44,11 @@ def parent_of(target: ResolvedPath, *, create: bool = False) -> Generator[int]:
         ToolProblem: a folder of the path is missing, is no folder, may not be entered, or has become a link.
     """
     anchor = target.root if target.inside else Path(target.real.anchor)
-    if target.real == anchor:
+    parts = target.real.parts[len(anchor.parts) :]
+    if not parts:
         raise ToolProblem(f"{target.written} is a folder, not a file.", brief="a folder")
     try:
-        descriptor = open_folder(
-            anchor, target.real.parent.relative_to(anchor).parts, create=create
-        )
+        descriptor = open_folder(anchor, parts[:-1], create=create)
     except OSError as error:
         walked = Path(error.filename)
         if walked == anchor:
@@ -160,14 +160,18 @@ def open_for_reading(target: ResolvedPath) -> tuple[int, os.stat_result]:
     Raises:
         ToolProblem: the file is missing, not regular, or not readable.
     """
-    name = target.real.name
     with parent_of(target) as folder:
-        if stat_regular(name, folder, target) is None:
+        if stat_regular(target.real.name, folder, target) is None:
             raise missing(target)
-        try:
-            descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
-        except OSError as error:
-            raise refused(error, target.written) from error
+        return _opened(folder, target)
+
+
+def _opened(folder: int, target: ResolvedPath) -> tuple[int, os.stat_result]:
+    """Open a name that was a regular file just now, in its open folder; see `open_for_reading`."""
+    try:
+        descriptor = os.open(target.real.name, _READ_FLAGS, dir_fd=folder)
+    except OSError as error:
+        raise refused(error, target.written) from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
@@ -183,20 +187,27 @@ def read_whole(target: ResolvedPath) -> Content | None:
     """
     try:
         with parent_of(target) as folder:
-            if stat_regular(target.real.name, folder, target) is None:
-                return None
+            return read_whole_in(folder, target)
     except ToolProblem as problem:
         if problem.brief == "no such file" and isinstance(problem.__cause__, FileNotFoundError):
             return None
         raise
-    descriptor, found = open_for_reading(target)
-    with open(descriptor, "rb", buffering=0) as file:
+
+
+def read_whole_in(folder: int, target: ResolvedPath) -> Content | None:
+    """Read a whole file as `read_whole` does, in its folder, which `parent_of` opened."""
+    if stat_regular(target.real.name, folder, target) is None:
+        return None
+    descriptor, found = _opened(folder, target)
+    try:
         if found.st_size > HASHED_LIMIT_BYTES:
             return Content(b"", found, stat_version(found))
         try:
-            data = file.readall()
+            data = store.read_whole(descriptor, found.st_size)
         except OSError as error:
             raise refused(error, target.written) from error
+    finally:
+        os.close(descriptor)
     return Content(data, found, content_version(data))
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from kimi_tui.workspace.protected_names import (
     GuardedLink,
     NameList,
     folded,
+    known_links,
     links_in,
     run_values,
     runs_later,
@@ -114,26 +116,50 @@ def locate(path: str, work_dir: Path, environ: Mapping[str, str]) -> ResolvedPat
     meant = environ.get(STANDS_FOR, "")
     if meant and f"{written}/".startswith(f"{meant}/"):
         written = f"{work_dir}{written[len(meant) :]}"
-    written = _as_on_disk(os.path.join(work_dir, written))
-    root = Path(os.path.realpath(work_dir))
-    lexical = os.path.normpath(work_dir / written)
-    _refuse_kernel_files(path, Path(lexical))
-    try:
-        real = Path(os.path.realpath(work_dir / written))
-    except OSError as error:
-        # This is a link of the kernel, or a name that changes its meaning from one moment to the next.
-        raise ToolProblem(
-            f"The target of {path:.200} cannot be found: {error.strerror}.", brief="bad path"
-        ) from error
+    top = str(work_dir)
+    written = _as_on_disk(os.path.join(top, written))
+    root = _real(top, path)
+    lexical = os.path.normpath(written)
+    _refuse_kernel_files(path, lexical)
+    real = _real(written, path)
     _refuse_kernel_files(path, real)
-    if _within(Path(lexical), work_dir):
-        lexical = os.path.normpath(root / Path(lexical).relative_to(work_dir))
-    inside = _within(real, root)
-    if not inside and (ancestor := _same_folder(real, root)) is not None:
+    if is_under(lexical, (top,)):
+        lexical = os.path.join(root, lexical[len(top) :].lstrip("/")) if lexical != top else root
+    place, folder = Path(real), Path(root)
+    inside = is_under(real, (root,))
+    if not inside and (ancestor := _same_folder(place, folder)) is not None:
         # This is another spelling of the work folder, which a file system that ignores case accepts.
-        real = root / real.relative_to(ancestor)
+        place = folder / place.relative_to(ancestor)
         inside = True
-    return ResolvedPath(path, real, root, inside, lexical != str(real), home)
+    return ResolvedPath(path, place, folder, inside, lexical != str(place), home)
+
+
+def _real(absolute: str, asked: str) -> str:
+    """Return an absolute path with all links resolved; `asked` is the path as the model wrote it.
+
+    Raises:
+        ToolProblem: a part of it is a link of the kernel, or a name that changes its meaning from one moment to the next.
+    """
+    at = ""
+    for name in absolute.split("/"):
+        if name in ("", "."):
+            continue
+        at = f"{at}/{name}"
+        try:
+            # A path without links, as nearly all are, takes half the time of `os.path.realpath`.
+            is_link = name == ".." or stat.S_ISLNK(os.lstat(at).st_mode)
+        except OSError:
+            is_link = False
+        if is_link:
+            break
+    else:
+        return at or "/"
+    try:
+        return os.path.realpath(absolute)
+    except OSError as error:
+        raise ToolProblem(
+            f"The target of {asked:.200} cannot be found: {error.strerror}.", brief="bad path"
+        ) from error
 
 
 def _as_on_disk(path: str) -> str:
@@ -165,10 +191,11 @@ def _equal_name(folder: str, name: str) -> str | None:
         return None
 
 
-def _refuse_kernel_files(path: str, candidate: Path) -> None:
-    if len(candidate.parts) > 1 and candidate.parts[1] in _REFUSED:
+def _refuse_kernel_files(path: str, candidate: str) -> None:
+    top = candidate.lstrip("/").partition("/")[0]
+    if top in _REFUSED:
         raise ToolProblem(
-            f"{path} leads to /{candidate.parts[1]}: devices and kernel files cannot be read or written.",
+            f"{path} leads to /{top}: devices and kernel files cannot be read or written.",
             brief="not a file",
         )
 
@@ -180,10 +207,6 @@ def _check(path: str) -> None:
         raise ToolProblem("The path has characters that no file name can have.", brief="bad path")
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise ToolProblem(f"The path is longer than {_LONGEST_PATH} bytes.", brief="bad path")
-
-
-def _within(path: Path, folder: Path) -> bool:
-    return path.parts[: len(folder.parts)] == folder.parts
 
 
 def _same_folder(path: Path, root: Path) -> Path | None:
@@ -231,14 +254,14 @@ def protected_reason(
             if rule == folded(names[-1]):
                 return "other programs run such files, or read settings from them"
             return f"other programs run files in {rule}, or read settings from them"
-    links = links_around(target) if links is None else links
+    links = links_around(target, look) if links is None else links
     if link := _guarded_link(target, runs_later(), links):
         return (
             f"{link} is a link to it, and other programs run such files, or read settings from them"
         )
     if link := _guarded_link(target, secrets(), links):
         return f"{link} is a link to it, and such files contain secrets"
-    if _is_named_by_git(target, environ):
+    if _is_named_by_git(target, environ, look):
         return "git's settings refer to it, so git may run it"
     if _is_in(target.real, target.root, _own_places(environ, look)):
         return "it is part of kimi-tui's own settings or sessions"
@@ -260,9 +283,10 @@ def holds_secrets(
         links: the result of `links_around`, if it is known already.
         is_folder: whether the path is a folder.
     """
-    if is_secret_by_name(target, environ, is_folder=is_folder):
+    look = look_outside()
+    if is_secret_by_name(target, environ, is_folder=is_folder, look=look):
         return True
-    links = links_around(target) if links is None else links
+    links = links_around(target, look) if links is None else links
     return _guarded_link(target, secrets(), links) != ""
 
 
@@ -286,10 +310,22 @@ def look_outside() -> OutsideLook:
     return _remembered.look()
 
 
-def links_around(target: ResolvedPath) -> list[GuardedLink]:
-    """Return the guarded links of the work folder and the home folder. It lists folders, so call it in a thread."""
-    home = os.path.realpath(target.home) if target.home else ""
-    return [*links_in(str(target.root)), *(links_in(home, deepest=0) if home else ())]
+def links_around(target: ResolvedPath, look: OutsideLook | None = None) -> list[GuardedLink]:
+    """Return the guarded links of the work folder and the home folder. It lists folders, so call it in a thread. `look` is as for
+    `protected_reason`.
+    """
+    links = links_in(str(target.root))
+    if not target.home:
+        return links
+
+    def found() -> str:
+        home = links_to(target.home)[1]
+        links_in(home, deepest=0)
+        return home
+
+    # A link that the sandbox found meanwhile counts too.
+    home = (look or look_outside()).at("links", target.home, found)
+    return [*links, *known_links(home)]
 
 
 def _guarded_link(target: ResolvedPath, rules: NameList, links: Sequence[GuardedLink]) -> str:
@@ -303,18 +339,23 @@ def _guarded_link(target: ResolvedPath, rules: NameList, links: Sequence[Guarded
     return ""
 
 
-def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str]) -> bool:
+def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str], look: OutsideLook) -> bool:
     """Return whether the settings of the repository around the file name it, or a folder above it, as a file that git runs or reads."""
     if not target.inside:
         return False
-    root = str(target.root)
+    root, real = str(target.root), str(target.real)
+    variables = frozenset(environ.items())
     try:
-        folder: str = str(target.real)
+        folder = real
         while folder not in (root, "/"):
             folder = os.path.dirname(folder)
             for git in repositories_behind(os.path.join(folder, ".git"), root):
-                named = named_by_settings(git, folder, environ, there=False)
-                if any(is_under(str(target.real), (path,)) for path in named):
+                named = look.at(
+                    f"settings {git}",
+                    (folder, variables),
+                    partial(named_by_settings, git, folder, environ, there=False),
+                )
+                if named and is_under(real, named):
                     return True
     except NoSandbox:
         # The settings name too much to look it all up.
@@ -368,14 +409,15 @@ def _names(
     """Return the names to check: those of the real path, and of the path as written (a link may have a harmless target). In a
     folder of configurations or the like they include the names from the home folder.
     """
-    real = target.real.relative_to(target.root) if target.inside else target.real
-    asked = Path(target.written)
-    if asked.is_absolute() and asked.is_relative_to(target.root):
-        asked = asked.relative_to(target.root)
-    elif asked.is_absolute() and target.inside:
-        asked = Path(asked.name)
+    real, root = target.real.parts, target.root.parts
+    asked = Path(target.written).parts
+    if asked and asked[0].startswith("/"):
+        if asked[: len(root)] == root:
+            asked = asked[len(root) :]
+        elif target.inside:
+            asked = asked[-1:]
     in_home = _names_from_home(str(target.real), _folders_of_home(str(target.root), environ, look))
-    return [*(path.parts for path in (real, asked) if path.parts), *in_home]
+    return [*filter(None, (real[len(root) :] if target.inside else real, asked)), *in_home]
 
 
 def _folders_of_home(
@@ -394,7 +436,7 @@ def _folders_of_home(
         ]
 
     folders = look.at("folders of home", frozenset(environ.items()), found)
-    return [one for one in folders if one[1] == root or not is_under(root, (one[1],))]
+    return [one for one in folders if not _is_below(root, one[1])]
 
 
 def _names_from_home(
@@ -404,8 +446,12 @@ def _names_from_home(
     return [
         (*usual, *path[len(place) :].strip("/").split("/"))
         for usual, place in folders
-        if path != place and is_under(path, (place,))
+        if _is_below(path, place)
     ]
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder if folder == "/" else f"{folder}/") and path != folder
 
 
 def _own_places(environ: Mapping[str, str], look: OutsideLook) -> list[str]:

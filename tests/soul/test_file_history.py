@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.operations import NotForked
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
+from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.manifest import Limits
@@ -1010,6 +1011,67 @@ async def test_a_scan_that_was_made_long_before_a_command_is_made_again(
         await history.settled()
         theirs = [] if old_s == 0 else ["theirs"]
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a", *theirs)]
+
+
+async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scanned_behind_it(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("1\n")
+        await on.soul.files_ready()
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        uid = on.soul.session.context.checkpoints[-1].uid
+        history, folder = on.soul._conversation.files, on.soul.folder
+        log = folder.tracker.log
+
+        async def written(work: Callable[[], object] | None) -> list[tuple[str, list[str]]]:
+            n_before = len(log)
+            change = await history.before_change(["a"])
+            try:
+                if work is not None:
+                    await history.write(change, lambda: None if work() else None)
+                    # The scan needs no further word from the event loop.
+                    await folder.run(lambda: None)
+                    assert len(log) > n_before
+            finally:
+                history.after_change(change, uid, f"{uid}:0")
+                await history.settled()
+                assert not folder.under_way
+                assert not folder._unseen
+            return [(one.by, sorted(one.changed)) for one in log.snapshots[n_before:]]
+
+        # The first scan may have come before the file was written.
+        history.after_change(await history.before_change(None), uid, "none:0")
+        await history.settled()
+        assert await written(lambda: (on.work / "a").write_text("2\n")) == [("agent", ["a"])]
+        (on.work / "a").write_text("by hand\n")
+        assert await written(lambda: (on.work / "a").write_text("3\n")) == [
+            ("other", ["a"]),
+            ("agent", ["a"]),
+        ]
+        # A tool that got no further than to its question changed nothing, and one that was refused did not change the file either.
+        (on.work / "a").write_text("by hand again\n")
+        assert await written(None) == []
+        n_before = len(log)
+
+        def refused() -> None:
+            raise ToolProblem("changed on disk")
+
+        with pytest.raises(ToolProblem):
+            await written(refused)
+        assert [one.by for one in log.snapshots[n_before:]] == ["other"]
+        # What another agent's running tool changed is not somebody else's.
+        beside = FileHistory(on.session, on.soul.wire, folder, "explorer")
+        other = await beside.before_change(None)
+        (on.work / "a").write_text("by the other agent\n")
+        change = await history.before_change(["a"])
+        await history.write(change, lambda: (on.work / "a").write_text("4\n") and None)
+        history.after_change(change, uid, f"{uid}:0")
+        await history.settled()
+        assert [one.by for one in log.snapshots[n_before:]] == ["other", "agent"]
+        beside.after_change(other, uid, f"{uid}:1")
+        await history.settled()
 
 
 async def test_files_are_checked_when_the_last_of_several_tools_has_ended(tmp_path: Path) -> None:

@@ -1383,9 +1383,7 @@ def named_by_settings(
                 found |= {
                     one for links, end in ways if os.path.isfile(end) for one in (*links, end)
                 }
-    above = {real_path(top), real_path(git)}
-    note_path(f"{git}/")
-    note_path(f"{top}/")
+    above = {links_to(top)[1], links_to(git)[1]}
     return {
         path
         for path in found

@@ -4,9 +4,9 @@ The view of the home folder, the caches and the known places of secrets are the 
 takes hundreds of system calls. Such a result depends on names that it looked up and on folders and files that it read, all of
 which are noted (`filesystem.note_path`). A name appears, vanishes or becomes something else only with a new change time of its
 folder, which no command can set. So a result holds while inode and times of those folders and files are the same. A folder that
-changed so recently that an equal time proves nothing (`/tmp` always has) cannot tell of its names: those that exist are looked
-at themselves, and with one that is missing there the result is not kept. No result holds once something was mounted or unmounted.
-A change that nothing shows is seen after `_MOST_AGE_S` at the latest.
+changed so recently that an equal time proves nothing (`/tmp` always has) cannot tell of its names: these are looked at themselves,
+but with many that are missing there the result is not kept. No result holds once something was mounted or unmounted. A change
+that nothing shows is seen after `_MOST_AGE_S` at the latest.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from kimi_tui.tools.sandbox.mount_watch import MountWatch
 T = TypeVar("T")
 
 _MOST_AGE_S = 60.0
+_MOST_MISSING = 24
+"""The largest number of missing names that are looked at themselves: looking at hundreds takes as long as computing most results."""
+_MOST_KEPT = 256
+"""The largest number of results; with one more all are computed again."""
 
 _Stamp = tuple[int, ...]
 
@@ -34,35 +38,47 @@ class _Result(NamedTuple):
 
     key: Hashable
     value: Any
-    stamps: dict[str, _Stamp]
+    stamps: dict[str, _Stamp | None]
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideLook:
-    """One look at the file system, for one policy: each folder and file is asked for its stamp once.
+    """One look at the file system, for one policy: each folder and file is asked for its stamp once, and each result found once.
 
     Attributes:
         results: the results that are kept, by their names.
         stamps: the stamps seen in this look; None for what does not exist. A path with a slash at its end is a folder, or a file
             that was read, and one without is a name.
+        found: the results that were found in this look, by their names, each with its key.
     """
 
     results: dict[str, _Result]
     stamps: dict[str, _Stamp | None]
+    found: dict[str, tuple[Hashable, Any]]
 
     def at(self, name: str, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the kept result with a name if it was computed for the same key and nothing changed; else compute and keep it.
+        """Return the kept result with a name if it was computed for the same key and nothing changed; else compute and keep it. In one
+        look both are done once.
 
         Args:
             name: the name; of each, one result is kept.
             key: everything that the result depends on, except the file system.
             compute: computes the result, which nobody may change afterwards; it notes the paths that it looks at.
         """
+        seen = self.found.get(name)
+        if seen is not None and seen[0] == key:
+            value: T = seen[1]
+            return value
         found = self.results.get(name)
         if found is not None and found.key == key and self._holds(found):
-            value: T = found.value
-            return value
+            value = found.value
+        else:
+            value = self._computed(name, key, compute)
+        self.found[name] = key, value
+        return value
+
+    def _computed(self, name: str, key: Hashable, compute: Callable[[], T]) -> T:
         self.results.pop(name, None)
         # A change while it is computed has a time after the beginning, and so is not settled either.
         began, settled = time.monotonic(), time.time_ns() - SETTLED_NS
@@ -70,6 +86,8 @@ class OutsideLook:
             value = compute()
         stamps = _stamps_of(noted.paths, settled) if noted.is_whole else None
         if stamps is not None:
+            if len(self.results) >= _MOST_KEPT:
+                self.results.clear()
             self.results[name] = _Result(key, value, stamps, began)
         return value
 
@@ -98,7 +116,7 @@ class Remembered:
             if self._mounts.changed():
                 # A look that has begun already goes on with its own, and what it finds is not kept.
                 self._results = {}
-        return OutsideLook(self._results, {})
+        return OutsideLook(self._results, {}, {})
 
 
 def _stamp_of(path: str) -> _Stamp | None:
@@ -119,10 +137,13 @@ def _stamp_of(path: str) -> _Stamp | None:
     return max(times), *times, found.st_dev, found.st_ino, found.st_size
 
 
-def _stamps_of(paths: Iterable[str], settled_ns: int) -> dict[str, _Stamp] | None:
-    """Return the stamps that tell whether anything changed about these paths; None if one of them changed after `settled_ns`."""
-    found: dict[str, _Stamp] = {}
+def _stamps_of(paths: Iterable[str], settled_ns: int) -> dict[str, _Stamp | None] | None:
+    """Return the stamps that tell whether anything changed about these paths, None for one that is missing; None if they cannot
+    tell, because a folder or file itself changed after `settled_ns`, or many paths are missing in such folders.
+    """
+    found: dict[str, _Stamp | None] = {}
     folders: dict[str, _Stamp | None] = {}
+    n_missing = 0
     for path in paths:
         folder = path[: path.rfind("/") + 1]
         while True:
@@ -136,7 +157,12 @@ def _stamps_of(paths: Iterable[str], settled_ns: int) -> dict[str, _Stamp] | Non
         by = folder
         if told is not None and told[0] >= settled_ns and path != folder:
             by, told = path, _stamp_of(path)
-        if told is None or told[0] >= settled_ns:
+            n_missing += told is None
+            if n_missing > _MOST_MISSING:
+                return None
+        elif told is None:
+            return None
+        if told is not None and told[0] >= settled_ns:
             return None
         found[by] = told
     return found

@@ -121,13 +121,70 @@ def test_a_result_is_kept_until_its_arguments_or_its_files_change(tmp_path: Path
     change(lambda: os.replace(tmp_path / "a", tmp_path / "other"))
 
 
-def test_a_result_about_a_folder_that_just_changed_is_not_kept(tmp_path: Path) -> None:
+def test_a_result_about_the_names_in_a_folder_that_just_changed_is_not_kept(
+    tmp_path: Path,
+) -> None:
     settle()
     (tmp_path / "new").mkdir()
-    asked = Asked(tmp_path / "new/missing")
+    asked = Asked(tmp_path / "new")
     asked()
     asked()
     assert asked.n == 2
+
+
+def test_a_missing_name_in_a_folder_that_just_changed_is_looked_at_itself(tmp_path: Path) -> None:
+    settle()
+    (tmp_path / "new").mkdir()
+    asked = Asked(tmp_path / "new/missing")
+    before = asked()
+    assert asked() == before
+    assert asked.n == 1
+    for n, make in enumerate((Path.mkdir, Path.rmdir, Path.touch, Path.unlink), start=2):
+        make(tmp_path / "new/missing")
+        asked()
+        assert asked.n == n
+    # The folder has the time that it had when it was looked at, as after changes within one tick of the clock.
+    times = (tmp_path / "new").stat()
+    (tmp_path / "new/missing").symlink_to("nowhere")
+    os.utime(tmp_path / "new", ns=(times.st_atime_ns, times.st_mtime_ns))
+    asked()
+    assert asked.n == 6
+
+
+def test_a_result_about_many_missing_names_in_a_folder_that_just_changed_is_not_kept(
+    tmp_path: Path,
+) -> None:
+    settle()
+    (tmp_path / "new").mkdir()
+    kept, n_computed = Remembered(), 0
+
+    def compute() -> None:
+        nonlocal n_computed
+        n_computed += 1
+        for n in range(200):
+            note_path(str(tmp_path / "new" / str(n)))
+
+    for _ in range(2):
+        kept.look().at("many", "", compute)
+    assert n_computed == 2
+
+
+def test_in_one_look_a_result_is_found_once(tmp_path: Path) -> None:
+    settle()
+    (tmp_path / "new").mkdir()
+    n_computed = 0
+
+    def compute() -> int:
+        nonlocal n_computed
+        n_computed += 1
+        note_path(f"{tmp_path}/new/")
+        return n_computed
+
+    kept = Remembered()
+    look = kept.look()
+    assert [look.at("one", key, compute) for key in ("a", "a", "b", "b")] == [1, 1, 2, 2]
+    # Nothing is kept of a folder that has just changed.
+    assert kept.look().at("one", "b", compute) == 3
 
 
 def test_names_that_exist_in_a_folder_that_always_changes_are_looked_at_themselves(
