@@ -25,12 +25,14 @@ from typing import Any, Protocol, TypeVar
 
 from kimi_tui.tools.supervisor import (
     READY,
+    SEARCH,
     kind_of,
     preparing,
     request_of,
     supervised,
     told,
 )
+from kimi_tui.workspace.tree_watch import holds_no_files
 
 T = TypeVar("T")
 
@@ -539,7 +541,7 @@ class PreparedProcess:
                 request = request_of(numbers, "", search.words, search.environ, search.argv)
                 given = [request, *pipes, search.folder, *search.known]
                 try:
-                    process = self._answer(channel, b"P", given)
+                    process = self._answer(channel, SEARCH, given)
                 finally:
                     os.close(request)
                 if process is not None:
@@ -572,6 +574,7 @@ class PreparedProcess:
             raise
         finally:
             theirs.close()
+        holds_no_files(self._process)
         self._channel = ours
         return ours
 
@@ -619,7 +622,11 @@ class PreparedProcess:
             return None
         if not descriptors or not answer.isdigit():
             return None
-        return ForkedProcess(int(answer), descriptors[0])
+        process = ForkedProcess(int(answer), descriptors[0])
+        if kind != SEARCH:
+            # A supervisor opens no file for writing, whereas a search program replaces the program's code by its own.
+            holds_no_files(process)
+        return process
 
     def _close(self) -> None:
         channel, self._channel = self._channel, None

@@ -52,6 +52,8 @@ _OF_NAMESPACES = (b"N", _ONLINE)
 _AHEAD_ONLINE = b"o"
 _AHEAD = (b"n", _AHEAD_ONLINE)
 """Requests for one that is set up before its command is known."""
+SEARCH = b"P"
+"""The request for a search program."""
 READY = b"R\n"
 """The report of one that was set up ahead when its command has come."""
 _MOST_IDLE_MS = 60_000
@@ -217,7 +219,7 @@ def _prepare(requests: int) -> None:
         if child == 0:
             for descriptor in (requests, wake_read, wake_write, program, *codes.values()):
                 os.close(descriptor)
-            if data == b"P":
+            if data == SEARCH:
                 _begin_search(itself, *given)
             elif is_ahead:
                 _begin_ahead(ids if has_user else None, sockets, mounts, *given)
@@ -228,7 +230,7 @@ def _prepare(requests: int) -> None:
         for descriptor in (sockets, mounts):
             if descriptor >= 0:
                 os.close(descriptor)
-        kept = given[3] if data == b"P" and child > 0 else -1
+        kept = given[3] if data == SEARCH and child > 0 else -1
         if kept >= 0:
             codes[child] = kept
         for descriptor in given:
