@@ -284,8 +284,13 @@ class Sandbox:
 
     def _layers_folder(self, work_dir: Path) -> str:
         """Return the folder of the layers of a work folder; empty if the data folder is not writable, so that caches are only read."""
+        work = os.path.realpath(work_dir)
+        key = frozenset(self.environ.items()), work, os.environ.get("HOME")
         try:
-            return layers.made_folder(self.environ, os.path.realpath(work_dir))
+            folder = self._memory.outside.look().at(
+                "layers", key, lambda: layers.noted_folder(self.environ, work)
+            )
+            return layers.made_folder(self.environ, work, folder)
         except OSError:
             return ""
 
