@@ -45,7 +45,7 @@ from kimi_tui.tools.sandbox.policy import (
     policy_for,
 )
 from kimi_tui.tools.sandbox.view import PastView
-from kimi_tui.tools.supervisor import MARK_NAME
+from kimi_tui.tools.supervisor import MARK_NAME, MOUNTS, SOCKETS
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
 _TRIAL_S = 10.0
@@ -205,12 +205,15 @@ class Sandbox:
                 from the command.
         """
         if view is None and writes:
-            look_ahead()
+            look_ahead(SOCKETS)
         # The layers are made before the policy, which hides only existing paths.
         folder = self._layers_folder(work_dir) if writes else ""
         is_seen = view is None or view.tier == "elsewhere"
         with all_is_read():
             policy = self.policy_for(work_dir, network=network, creates=is_seen)
+        if view is None and writes:
+            # A file that is replaced from now on counts as replaced while the command runs (`Policy.replaced`).
+            look_ahead(MOUNTS)
         if not writes:
             # The work folder counts as writable, so that it is mounted even below the temporary folder, and is then made
             # read-only.
