@@ -264,7 +264,7 @@ def look_ahead(at: bytes) -> None:
     """Have what was set up ahead look at something, as a command is about to come.
 
     Args:
-        at: `SOCKETS`, as early as possible; `MOUNTS`, once it is known what has to be below them.
+        at: `SOCKETS`, while its policy is made; `MOUNTS`, when it begins.
     """
     _current().look_ahead(at)
 

@@ -61,7 +61,9 @@ SOCKETS, MOUNTS = b"V", b"M"
 _MOST_IDLE_MS = 60_000
 """Milliseconds for which one waits for its command: its mounts keep disks busy, and a layer of caches taken."""
 _FRESH_S = 0.02
-"""Seconds for which a look at the sockets outside, or at the mounts, counts; setting up a command takes about as long after its look."""
+"""Seconds for which a look at the sockets outside counts; setting up a command takes about as long after its look."""
+_JUST_S = 0.003
+"""The same for a look at the mounts, in which the program gets ready what it sends after asking for it."""
 
 
 _BEGIN = (
@@ -406,8 +408,9 @@ def _begin_ahead(
 
     It ends without a word if it cannot be set up, if no command comes, as soon as something is mounted or unmounted outside, and
     when another program wants its layer of caches.
-    V has it look whether a socket has appeared outside, and M whether its mounts lie as they did. G comes with the file of `request_of` and the command's output: if all
-    that was set up is as it was, it says so (`READY`) and is a supervisor as any other; else it ends, and has started nothing.
+    V has it look whether a socket has appeared outside, and M whether its mounts lie as they did. G comes with the file of
+    `request_of` and the command's output: if all that was set up is as it was, it says so (`READY`) and is a supervisor as any other;
+    else it ends, and has started nothing.
 
     Args:
         ids, sockets: as for `_begin_first`.
@@ -446,7 +449,7 @@ def _begin_ahead(
                 sockets_at = now
                 if not standing.has_same_sockets():
                     return
-            if data == MOUNTS or (data == b"G" and now - mounts_at > _FRESH_S):
+            if data == MOUNTS or (data == b"G" and now - mounts_at > _JUST_S):
                 mounts_at = now
                 if not standing.has_same_mounts():
                     return

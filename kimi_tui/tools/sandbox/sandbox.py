@@ -45,7 +45,7 @@ from kimi_tui.tools.sandbox.policy import (
     policy_for,
 )
 from kimi_tui.tools.sandbox.view import PastView
-from kimi_tui.tools.supervisor import MARK_NAME, MOUNTS, SOCKETS
+from kimi_tui.tools.supervisor import MARK_NAME, SOCKETS
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
 _TRIAL_S = 10.0
@@ -211,9 +211,6 @@ class Sandbox:
         is_seen = view is None or view.tier == "elsewhere"
         with all_is_read():
             policy = self.policy_for(work_dir, network=network, creates=is_seen)
-        if view is None and writes:
-            # A file that is replaced from now on counts as replaced while the command runs (`Policy.replaced`).
-            look_ahead(MOUNTS)
         if not writes:
             # The work folder counts as writable, so that it is mounted even below the temporary folder, and is then made
             # read-only.

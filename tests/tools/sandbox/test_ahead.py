@@ -276,7 +276,7 @@ async def test_a_socket_that_is_bound_meanwhile_is_covered(ahead: Ahead) -> None
 async def test_one_that_was_looked_for_long_ago_is_looked_for_again(
     ahead: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared._Ahead, "look", lambda _: None)
+    monkeypatch.setattr(prepared._Ahead, "look", lambda *_: None)
     await ahead.said("true")
     waits_until = time.monotonic() + supervisor._FRESH_S
     await until(lambda: time.monotonic() > waits_until)
