@@ -40,6 +40,7 @@ from kimi_tui.soul.blame import (
 )
 from kimi_tui.soul.folder_snapshots import (
     ChangingTool,
+    Figures,
     FirstScan,
     FolderSnapshots,
     NamesNotSynced,
@@ -196,11 +197,15 @@ class FileHistory:
             key: the key of the tool call.
         """
         self._loop = asyncio.get_running_loop()
-        self.folder.end(change)
+        begun = self.folder.end(change)
         if self.folder.is_on and self.folder.first_scan is not None:
-            self._start_task(self._scan_after(change, uid, key))
+            self._start_task(self._scan_after(change, uid, key, begun))
         else:
             self.folder.covered(change)
+
+    def scan_at_end(self, change: ChangingTool) -> None:
+        """Begin the scan of `after_change`, which waits for it, in whatever thread a tool's work has ended."""
+        self.folder.scan_at_end(change)
 
     def follow_jobs(self, running: int) -> None:
         """Set the number of commands that run in the background: changes between tools may then be the agent's."""
@@ -581,9 +586,11 @@ class FileHistory:
             return await self.folder.run(self._tracker.is_as_seen, paths)
         return False
 
-    async def _scan_after(self, change: ChangingTool, uid: str, key: str) -> None:
+    async def _scan_after(
+        self, change: ChangingTool, uid: str, key: str, begun: Future[Figures] | None
+    ) -> None:
         try:
-            await self._scan("agent", uid, key, later=True)
+            await self._scan("agent", uid, key, later=True, begun=begun)
         finally:
             self.folder.covered(change)
 
@@ -599,10 +606,24 @@ class FileHistory:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._events.trouble, error)
 
-    async def _scan(self, by: By, uid: str = "", key: str = "", *, later: bool = False) -> None:
-        """Scan, and publish the agent's changes. An error of the disk is published, never raised, so that work continues."""
+    async def _scan(
+        self,
+        by: By,
+        uid: str = "",
+        key: str = "",
+        *,
+        later: bool = False,
+        begun: Future[Figures] | None = None,
+    ) -> None:
+        """Scan, or wait for a scan that has begun, and publish the agent's changes. An error of the disk is published, never raised,
+        so that work continues.
+        """
         try:
-            found = await self.folder.take(by, self._agent if by == "agent" else "", later=later)
+            if begun is None:
+                agent = self._agent if by == "agent" else ""
+                found = await self.folder.take(by, agent, later=later)
+            else:
+                found = begun.result() if begun.done() else await asyncio.wrap_future(begun)
         except OSError as error:
             # An error that kept the first scan from ending is published with its result.
             if self.folder.is_ready:

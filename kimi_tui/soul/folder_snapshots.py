@@ -124,6 +124,9 @@ class FolderSnapshots:
         self._unseen: list[ChangingTool] = []
         self._n_jobs: dict[str, int] = {}
         self._named: list[str] = []
+        # The scans that began in other threads, of tools that have ended and of commands that are about to begin.
+        self._ending = threading.Lock()
+        self._begun: dict[ChangingTool, Future[Figures]] = {}
         # Agents sync their conversations in threads of their own; one waits here for what another one syncs.
         self._syncing = threading.Lock()
         self._resting: asyncio.TimerHandle | None = None
@@ -270,9 +273,22 @@ class FolderSnapshots:
         if self._resting is not None:
             self._resting.cancel()
 
-    def end(self, change: ChangingTool) -> None:
-        """Note that it has ended; its changes are known when a scan has covered it."""
-        self.under_way.remove(change)
+    def scan_at_end(self, change: ChangingTool) -> None:
+        """Begin the scan that covers a tool whose work has ended, before the event loop hears of that. It may be called from any thread."""
+        with self._ending:
+            # A command that went on in the background counts no more when it ends.
+            if change in self.under_way and change not in self._begun and self.is_ready:
+                # After the shutdown nothing is scanned.
+                with contextlib.suppress(RuntimeError):
+                    self._begun[change] = self._pool.submit(
+                        self._take, "agent", change.agent, later=True
+                    )
+
+    def end(self, change: ChangingTool) -> Future[Figures] | None:
+        """Note that it has ended; its changes are known when a scan has covered it. Return that scan, if it began (`scan_at_end`)."""
+        with self._ending:
+            self.under_way.remove(change)
+            return self._begun.pop(change, None)
 
     def covered(self, change: ChangingTool) -> None:
         """Note that a scan has seen the changes of an ended tool, or that none will."""

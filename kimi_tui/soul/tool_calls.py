@@ -364,6 +364,7 @@ class _RunningCall:
             unsaved=runtime.unsaved,
             run_agent=None if runtime.run_agent is None else self._run_agent,
             named=conversation.files.folder.sync_names_soon,
+            ended=self._scan_at_end,
             renewed=self._renewed,
         )
         is_timed = self._tool is None or self._tool.is_timed
@@ -629,6 +630,11 @@ class _RunningCall:
             self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
         self._publish_started()
         return instead
+
+    def _scan_at_end(self) -> None:
+        """Begin to scan the files; called in any thread."""
+        for change in tuple(self._changes):
+            self._conversation.files.scan_at_end(change)
 
     def _renewed(self, env: ToolEnv) -> ToolEnv:
         """Return the environment of a tool again, for the present mode."""
