@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -44,6 +45,7 @@ from kimi_tui.soul.folder_snapshots import (
     FirstScan,
     FolderSnapshots,
     NamesNotSynced,
+    ScanAhead,
 )
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
@@ -118,6 +120,7 @@ class FileHistory:
         self.unsynced_words = ""
         """A sentence on what the last sync could not make durable; empty if it could. After the session is closed nobody hears events."""
         self._began = 0.0
+        self._ahead: ScanAhead | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         session.context.sync_first = self._sync_first
         # These are the shown plan of a restore, with its checkpoint, and the reason for each file of the last plan.
@@ -202,6 +205,10 @@ class FileHistory:
             self._start_task(self._scan_after(change, uid, key, begun))
         else:
             self.folder.covered(change)
+
+    def scan_ahead(self) -> None:
+        """Begin the scan of `before_change` for a command that is being prepared; it counts if the command begins soon enough."""
+        self._ahead = self.folder.scan_ahead()
 
     def scan_at_end(self, change: ChangingTool) -> None:
         """Begin the scan of `after_change`, which waits for it, in whatever thread a tool's work has ended."""
@@ -556,6 +563,19 @@ class FileHistory:
         except OSError as error:
             return kind(reason=f"The files cannot be read: {reason_of(error)}.")
 
+    async def _is_scanned(self) -> bool:
+        """Return whether the scan that began ahead ended so lately that the command can begin."""
+        ahead, self._ahead = self._ahead, None
+        at = None
+        if ahead is not None:
+            # An error of the disk is told of the scan that follows.
+            with contextlib.suppress(OSError):
+                at = await self.folder.ended_at(ahead)
+        if at is None or time.monotonic() - at > _OLD_S:
+            return False
+        self._events.full(self._tracker.full)
+        return True
+
     async def _scan_before(self, change: ChangingTool) -> None:
         folder, paths = self.folder, change.paths
         if folder.refusal:
@@ -576,6 +596,8 @@ class FileHistory:
                 return
         if any(one.agent != change.agent for one in folder.under_way):
             # A scan now would take the changes of the other agent's tool for someone else's; the scan at that tool's end tells them.
+            return
+        if paths is None and await self._is_scanned():
             return
         if folder.is_ready and not (paths is not None and await self._is_as_seen(paths)):
             await self._scan(folder.others, later=True)

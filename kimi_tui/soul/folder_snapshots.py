@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
@@ -86,6 +87,13 @@ class Figures(NamedTuple):
     lost: Sequence[str] = ()
 
 
+class ScanAhead(NamedTuple):
+    """A scan for a tool that is about to begin: it returns the time of its end; `n_begun` is the number of tools that had begun."""
+
+    scan: Future[float]
+    n_begun: int
+
+
 class FolderSnapshots:
     """The snapshots of a session's work folder, for every agent that works in it.
 
@@ -120,6 +128,7 @@ class FolderSnapshots:
         self.was_missed = False
         self.trouble = ""
         self.under_way: list[ChangingTool] = []
+        self._n_begun = 0
         # These are the running tools, and ended ones that no scan has covered yet.
         self._unseen: list[ChangingTool] = []
         self._n_jobs: dict[str, int] = {}
@@ -268,10 +277,32 @@ class FolderSnapshots:
 
     def begin(self, change: ChangingTool) -> None:
         """Note that a tool runs."""
+        self._n_begun += 1
         self.under_way.append(change)
         self._unseen.append(change)
         if self._resting is not None:
             self._resting.cancel()
+
+    def scan_ahead(self) -> ScanAhead | None:
+        """Begin a scan for a tool that is about to begin; return None if a running tool's changes would be taken for somebody else's."""
+        if not self.is_ready or not self.is_on or self.under_way:
+            return None
+
+        def scan() -> float:
+            self._take(self.others, "", later=True)
+            return time.monotonic()
+
+        return ScanAhead(self._pool.submit(scan), self._n_begun)
+
+    async def ended_at(self, ahead: ScanAhead) -> float | None:
+        """Wait for a scan; return the time of its end (`time.monotonic`), None if a tool has begun since it was asked for.
+
+        Raises:
+            OSError: as for `take`.
+        """
+        ended = ahead.scan
+        at = ended.result() if ended.done() else await asyncio.wrap_future(ended)
+        return at if ahead.n_begun == self._n_begun else None
 
     def scan_at_end(self, change: ChangingTool) -> None:
         """Begin the scan that covers a tool whose work has ended, before the event loop hears of that. It may be called from any thread."""

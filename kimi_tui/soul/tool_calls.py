@@ -383,6 +383,8 @@ class _RunningCall:
                 if self._tool is None or self._tool.changes == "nothing":
                     # A changing call begins when it may; a reading call that has not asked by then is shown as running.
                     timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
+                elif self._tool.changes == "anything":
+                    conversation.files.scan_ahead()
                 async with asyncio.timeout(limit_s) as self._limit:
                     outcome = await conversation.toolset.run(call.name, self._arguments, env)
         except ToolRejected as no:

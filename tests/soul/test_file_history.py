@@ -27,13 +27,14 @@ from kimi_tui.soul import folder_snapshots
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.folder_snapshots import ChangingTool, Figures
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.operations import NotForked
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.manifest import Limits
-from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.snapshots import By, SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
 
 
@@ -1010,6 +1011,64 @@ async def test_a_scan_that_was_made_long_before_a_command_is_made_again(
         await history.settled()
         theirs = [] if old_s == 0 else ["theirs"]
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a", *theirs)]
+
+
+@pytest.mark.parametrize("since", ["soon", "late", "another tool"])
+async def test_a_scan_that_began_ahead_counts_for_a_command_that_begins_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: str
+) -> None:
+    monkeypatch.setattr("kimi_tui.soul.file_history._OLD_S", 0.0 if since == "late" else 60.0)
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
+        folder = history.folder
+        history.scan_ahead()
+        assert history._ahead is not None  # pyright: ignore[reportPrivateUsage]
+        await asyncio.wrap_future(history._ahead.scan)  # pyright: ignore[reportPrivateUsage]
+        if since == "another tool":
+            folder.begin(other := ChangingTool(frozenset()))
+            history.scan_ahead()
+            assert history._ahead is None  # pyright: ignore[reportPrivateUsage]
+            folder.end(other)
+            folder.covered(other)
+        n_scans = folder.tracker.following.n_scans
+        command = await history.before_change(None)
+        assert folder.tracker.following.n_scans == n_scans + (since != "soon")
+        # The next command has its own.
+        again = await history.before_change(None)
+        assert folder.tracker.following.n_scans == n_scans + (since != "soon") + 1
+        for one in (command, again):
+            history.after_change(one, "", "")
+        await history.settled()
+
+
+async def test_a_command_s_changes_are_scanned_before_its_result_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
+        take, asked = history.folder.take, list[str]()
+
+        async def taken(by: By, agent: str = "", *, later: bool = False) -> Figures:
+            asked.append(by)
+            return await take(by, agent, later=later)
+
+        monkeypatch.setattr(history.folder, "take", taken)
+        monkeypatch.setattr("kimi_tui.soul.file_history._OLD_S", 60.0)
+        on.server.script(shell("echo made > new"), say("done"))
+        await on.soul.run("work")
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("new",)]
+        assert "agent" not in asked
+        # The scan of a command that goes on in the background is that of the end of its call.
+        command = await history.before_change(None)
+        history.after_change(command, "", "")
+        await history.settled()
+        n_scans = history.folder.tracker.following.n_scans
+        history.scan_at_end(command)
+        await history.folder.run(int)
+        assert history.folder.tracker.following.n_scans == n_scans
+        assert asked == ["other", "agent"]
 
 
 async def test_files_are_checked_when_the_last_of_several_tools_has_ended(tmp_path: Path) -> None:
