@@ -532,7 +532,7 @@ def _main_of_first(
 
 def _signals_for_command() -> list[int]:
     """Ignore the signals that are for the command, and return those that it gets with their usual effect."""
-    found = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
+    found: list[int] = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # The command ignores those that the program ignores.
         if signal.signal(number, signal.SIG_IGN) != signal.SIG_IGN:

@@ -1027,8 +1027,7 @@ async def test_a_scan_that_began_ahead_counts_for_a_command_that_begins_soon(
         await asyncio.wrap_future(history._ahead.scan)  # pyright: ignore[reportPrivateUsage]
         if since == "another tool":
             folder.begin(other := ChangingTool(frozenset()))
-            history.scan_ahead()
-            assert history._ahead is None  # pyright: ignore[reportPrivateUsage]
+            assert folder.scan_ahead() is None
             folder.end(other)
             folder.covered(other)
         n_scans = folder.tracker.following.n_scans
