@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -44,6 +45,7 @@ from kimi_tui.soul.folder_snapshots import (
     FirstScan,
     FolderSnapshots,
     NamesNotSynced,
+    ScanAhead,
 )
 from kimi_tui.soul.rewind_values import FileOutcome, FilePreview, FilesPreview
 from kimi_tui.tools.outcome import FileEdit
@@ -118,9 +120,9 @@ class FileHistory:
         self.unsynced_words = ""
         """A sentence on what the last sync could not make durable; empty if it could. After the session is closed nobody hears events."""
         self._began = 0.0
-        # The running tools whose files are looked at just before they are written (`write`), and the scans behind what they wrote.
+        # These running tools have their files looked at just before they write them (`write`).
         self._unwritten: set[ChangingTool] = set()
-        self._looks: dict[ChangingTool, Future[Figures]] = {}
+        self._ahead: ScanAhead | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         session.context.sync_first = self._sync_first
         # These are the shown plan of a restore, with its checkpoint, and the reason for each file of the last plan.
@@ -194,7 +196,7 @@ class FileHistory:
         self.folder.begin(change)
         return change
 
-    async def write(self, change: ChangingTool, work: Callable[[], None]) -> None:
+    async def write(self, change: ChangingTool, work: Callable[[], object]) -> None:
         """Run a function that writes the files of a tool in a thread, and have them scanned right behind it (`after_change`).
 
         Files that others changed since the last scan are scanned before, so that these changes are not taken for the tool's.
@@ -210,11 +212,9 @@ class FileHistory:
         self._unwritten.discard(change)
         # A scan beside another agent's tool would take its changes for someone else's; the scan at that tool's end tells them.
         is_alone = all(one.agent == change.agent for one in folder.under_way)
-        written, self._looks[change] = folder.write(change, work, if_seen=is_alone)
-        if not await asyncio.wrap_future(written):
+        if not await folder.write(change, work, if_seen=is_alone):
             await self._scan(folder.others, later=True)
-            written, self._looks[change] = folder.write(change, work, if_seen=False)
-            await asyncio.wrap_future(written)
+            await folder.write(change, work, if_seen=False)
 
     def after_change(self, change: ChangingTool, uid: str, key: str) -> None:
         """Scan in the background after a tool has changed files, and publish the changes.
@@ -225,16 +225,23 @@ class FileHistory:
             key: the key of the tool call.
         """
         self._loop = asyncio.get_running_loop()
-        self.folder.end(change)
-        look = self._looks.pop(change, None)
+        begun = self.folder.end(change)
         if change in self._unwritten:
             # The tool got no further than to its question.
             self._unwritten.discard(change)
             self.folder.covered(change)
         elif self.folder.is_on and self.folder.first_scan is not None:
-            self._start_task(self._scan_after(change, uid, key, look))
+            self._start_task(self._scan_after(change, uid, key, begun))
         else:
             self.folder.covered(change)
+
+    def scan_ahead(self) -> None:
+        """Begin the scan of `before_change` for a command that is being prepared; it counts if the command begins soon enough."""
+        self._ahead = self.folder.scan_ahead()
+
+    def scan_at_end(self, change: ChangingTool) -> None:
+        """Begin the scan of `after_change`, which waits for it, in whatever thread a tool's work has ended."""
+        self.folder.scan_at_end(change)
 
     def follow_jobs(self, running: int) -> None:
         """Set the number of commands that run in the background: changes between tools may then be the agent's."""
@@ -585,6 +592,19 @@ class FileHistory:
         except OSError as error:
             return kind(reason=f"The files cannot be read: {reason_of(error)}.")
 
+    async def _is_scanned(self) -> bool:
+        """Return whether the scan that began ahead ended so lately that the command can begin."""
+        ahead, self._ahead = self._ahead, None
+        at = None
+        if ahead is not None:
+            # An error of the disk is told of the scan that follows.
+            with contextlib.suppress(OSError):
+                at = await self.folder.ended_at(ahead)
+        if at is None or time.monotonic() - at > _OLD_S:
+            return False
+        self._events.full(self._tracker.full)
+        return True
+
     async def _scan_before(self, change: ChangingTool) -> None:
         folder, paths = self.folder, change.paths
         if folder.refusal:
@@ -606,14 +626,16 @@ class FileHistory:
         if any(one.agent != change.agent for one in folder.under_way):
             # A scan now would take the changes of the other agent's tool for someone else's; the scan at that tool's end tells them.
             return
+        if paths is None and await self._is_scanned():
+            return
         if folder.is_ready:
             await self._scan(folder.others, later=True)
 
     async def _scan_after(
-        self, change: ChangingTool, uid: str, key: str, look: Future[Figures] | None
+        self, change: ChangingTool, uid: str, key: str, begun: Future[Figures] | None
     ) -> None:
         try:
-            await self._scan("agent", uid, key, later=True, look=look)
+            await self._scan("agent", uid, key, later=True, begun=begun)
         finally:
             self.folder.covered(change)
 
@@ -636,17 +658,17 @@ class FileHistory:
         key: str = "",
         *,
         later: bool = False,
-        look: Future[Figures] | None = None,
+        begun: Future[Figures] | None = None,
     ) -> None:
-        """Scan, or take the result of a scan that was begun, and publish the agent's changes. An error of the disk is published, never
-        raised, so that work continues.
+        """Scan, or wait for a scan that has begun, and publish the agent's changes. An error of the disk is published, never raised,
+        so that work continues.
         """
         try:
-            if look is not None:
-                found = await asyncio.wrap_future(look)
-            else:
+            if begun is None:
                 agent = self._agent if by == "agent" else ""
                 found = await self.folder.take(by, agent, later=later)
+            else:
+                found = begun.result() if begun.done() else await asyncio.wrap_future(begun)
         except OSError as error:
             # An error that kept the first scan from ending is published with its result.
             if self.folder.is_ready:

@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
@@ -86,6 +87,13 @@ class Figures(NamedTuple):
     lost: Sequence[str] = ()
 
 
+class ScanAhead(NamedTuple):
+    """A scan for a tool that is about to begin: it returns the time of its end; `n_begun` is the number of tools that had begun."""
+
+    scan: Future[float]
+    n_begun: int
+
+
 class FolderSnapshots:
     """The snapshots of a session's work folder, for every agent that works in it.
 
@@ -120,10 +128,14 @@ class FolderSnapshots:
         self.was_missed = False
         self.trouble = ""
         self.under_way: list[ChangingTool] = []
+        self._n_begun = 0
         # These are the running tools, and ended ones that no scan has covered yet.
         self._unseen: list[ChangingTool] = []
         self._n_jobs: dict[str, int] = {}
         self._named: list[str] = []
+        # The scans of tools whose work has ended, which began before the event loop heard of that.
+        self._ending = threading.Lock()
+        self._begun: dict[ChangingTool, Future[Figures]] = {}
         # Agents sync their conversations in threads of their own; one waits here for what another one syncs.
         self._syncing = threading.Lock()
         self._resting: asyncio.TimerHandle | None = None
@@ -265,14 +277,49 @@ class FolderSnapshots:
 
     def begin(self, change: ChangingTool) -> None:
         """Note that a tool runs."""
+        self._n_begun += 1
         self.under_way.append(change)
         self._unseen.append(change)
         if self._resting is not None:
             self._resting.cancel()
 
-    def end(self, change: ChangingTool) -> None:
-        """Note that it has ended; its changes are known when a scan has covered it."""
-        self.under_way.remove(change)
+    def scan_ahead(self) -> ScanAhead | None:
+        """Begin a scan for a tool that is about to begin; return None if a running tool's changes would be taken for somebody else's."""
+        if not self.is_ready or not self.is_on or self.under_way:
+            return None
+
+        def scan() -> float:
+            self._take(self.others, "", later=True)
+            return time.monotonic()
+
+        return ScanAhead(self._pool.submit(scan), self._n_begun)
+
+    async def ended_at(self, ahead: ScanAhead) -> float | None:
+        """Wait for a scan; return the time of its end (`time.monotonic`), None if a tool has begun since it was asked for.
+
+        Raises:
+            OSError: as for `take`.
+        """
+        ended = ahead.scan
+        at = ended.result() if ended.done() else await asyncio.wrap_future(ended)
+        return at if ahead.n_begun == self._n_begun else None
+
+    def scan_at_end(self, change: ChangingTool) -> None:
+        """Begin the scan that covers a tool whose work has ended, before the event loop hears of that. It may be called from any thread."""
+        with self._ending:
+            # A command that went on in the background counts no more when it ends.
+            if change in self.under_way and change not in self._begun and self.is_ready:
+                # After the shutdown nothing is scanned.
+                with contextlib.suppress(RuntimeError):
+                    self._begun[change] = self._pool.submit(
+                        self._take, "agent", change.agent, later=True
+                    )
+
+    def end(self, change: ChangingTool) -> Future[Figures] | None:
+        """Note that it has ended; its changes are known when a scan has covered it. Return that scan, if it began (`scan_at_end`)."""
+        with self._ending:
+            self.under_way.remove(change)
+            return self._begun.pop(change, None)
 
     def covered(self, change: ChangingTool) -> None:
         """Note that a scan has seen the changes of an ended tool, or that none will."""
@@ -350,10 +397,10 @@ class FolderSnapshots:
             return Figures(None)
         return Figures(snapshot, *self.tracker.figures(snapshot))
 
-    def write(
-        self, change: ChangingTool, work: Callable[[], None], *, if_seen: bool
-    ) -> tuple[Future[bool], Future[Figures]]:
-        """Have the files of a tool written in the thread of the tracker, and scanned right behind.
+    async def write(
+        self, change: ChangingTool, work: Callable[[], object], *, if_seen: bool
+    ) -> bool:
+        """Have the files of a tool written in the thread of the tracker, and scanned right behind; `end` returns that scan.
 
         Args:
             change: the tool, whose files are known.
@@ -361,7 +408,7 @@ class FolderSnapshots:
             if_seen: write nothing unless the last scan saw these files as they are now.
 
         Returns:
-            whether anything may have been written, or the error of `work`; and the result of the scan, as that of `take`.
+            whether anything may have been written. The errors of `work` are raised.
         """
         paths, may_have_written = change.paths or frozenset(), False
 
@@ -378,7 +425,10 @@ class FolderSnapshots:
                 return Figures(None)
             return self._take("agent", change.agent, later=True)
 
-        return self._pool.submit(write), self._pool.submit(look)
+        written = self._pool.submit(write)
+        with self._ending:
+            self._begun[change] = self._pool.submit(look)
+        return await asyncio.wrap_future(written)
 
     def _is_as_seen(self, paths: frozenset[str]) -> bool:
         with contextlib.suppress(OSError):

@@ -365,6 +365,7 @@ class _RunningCall:
             run_agent=None if runtime.run_agent is None else self._run_agent,
             named=conversation.files.folder.sync_names_soon,
             writer=self._write,
+            ended=self._scan_at_end,
             renewed=self._renewed,
         )
         is_timed = self._tool is None or self._tool.is_timed
@@ -383,6 +384,8 @@ class _RunningCall:
                 if self._tool is None or self._tool.changes == "nothing":
                     # A changing call begins when it may; a reading call that has not asked by then is shown as running.
                     timer = loop.call_later(_SHOWN_AS_STARTED_AFTER_S, self._publish_started)
+                elif self._tool.changes == "anything":
+                    conversation.files.scan_ahead()
                 async with asyncio.timeout(limit_s) as self._limit:
                     outcome = await conversation.toolset.run(call.name, self._arguments, env)
         except ToolRejected as no:
@@ -637,6 +640,11 @@ class _RunningCall:
             await self._conversation.files.write(self._changes[-1], work)
         else:
             await asyncio.to_thread(work)
+
+    def _scan_at_end(self) -> None:
+        """Begin to scan the files; called in any thread."""
+        for change in tuple(self._changes):
+            self._conversation.files.scan_at_end(change)
 
     def _renewed(self, env: ToolEnv) -> ToolEnv:
         """Return the environment of a tool again, for the present mode."""

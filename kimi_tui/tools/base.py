@@ -201,6 +201,7 @@ class ToolEnv:
         run_agent: runs a sub-agent for the call of this key to its end; None where there can be none.
         named: takes the path of a folder in which a file got a name: its names are synced before the result of the call is.
         writer: runs a function that writes the files of a tool that `edits`, in a thread.
+        ended: called in any thread when everything that the tool had started has ended, before its result is made.
         renewed: returns this environment with `sandbox` and `reads_only` for the present mode, which may have changed.
     """
 
@@ -224,6 +225,7 @@ class ToolEnv:
     run_agent: Callable[[AgentTask, str], Awaitable[ToolOutcome]] | None = None
     named: Callable[[str], None] = sync_folder
     writer: Callable[[Callable[[], None]], Coroutine[Any, Any, None]] = asyncio.to_thread
+    ended: Callable[[], None] = lambda: None
     renewed: Callable[[ToolEnv], ToolEnv] = lambda env: env
 
 

@@ -345,8 +345,8 @@ def _is_named_by_git(target: ResolvedPath, environ: Mapping[str, str], look: Out
         return False
     root, real = str(target.root), str(target.real)
     variables = frozenset(environ.items())
+    folder: str = real
     try:
-        folder = real
         while folder not in (root, "/"):
             folder = os.path.dirname(folder)
             for git in repositories_behind(os.path.join(folder, ".git"), root):

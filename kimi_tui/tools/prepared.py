@@ -25,12 +25,14 @@ from typing import Any, Protocol, TypeVar
 
 from kimi_tui.tools.supervisor import (
     READY,
+    SEARCH,
     kind_of,
     preparing,
     request_of,
     supervised,
     told,
 )
+from kimi_tui.workspace.tree_watch import holds_no_files
 
 T = TypeVar("T")
 
@@ -164,10 +166,10 @@ class _Ahead:
         words = tuple(command.words)
         return self._key == (words, command.work_dir, _stamps(words, command.work_dir))
 
-    def look(self) -> None:
-        """Have it look at the sockets outside, as a command is about to come."""
+    def look(self, at: bytes) -> None:
+        """Have it look at something, as a command is about to come: `SOCKETS` outside, or its `MOUNTS`."""
         with contextlib.suppress(OSError):
-            self._orders.send(b"V", socket.MSG_DONTWAIT)
+            self._orders.send(at, socket.MSG_DONTWAIT)
 
     def begun(self, command: SupervisedCommand, output: int) -> Started | None:
         """Have it start a command; return None if something changed outside, or it has ended, in which case it starts nothing."""
@@ -258,9 +260,13 @@ def layers_held() -> contextlib.AbstractContextManager[object]:
     return _current().layers
 
 
-def look_ahead() -> None:
-    """Tell what was set up ahead that a command is about to come."""
-    _current().look_ahead()
+def look_ahead(at: bytes) -> None:
+    """Have what was set up ahead look at something, as a command is about to come.
+
+    Args:
+        at: `SOCKETS`, while its policy is made; `MOUNTS`, when it begins.
+    """
+    _current().look_ahead(at)
 
 
 def end_ahead() -> None:
@@ -476,14 +482,14 @@ class PreparedProcess:
             if self._ahead is None and self._channel is not None:
                 self._ahead = self._asked_ahead(self._channel, words, work_dir)
 
-    def look_ahead(self) -> None:
-        """Tell what was set up ahead that a command is about to come."""
+    def look_ahead(self, at: bytes) -> None:
+        """Have what was set up ahead look at something (`look_ahead`)."""
         if not self.layers.acquire(blocking=False):
             # A sandbox that is being set up looks around for itself.
             return
         try:
             if self._ahead is not None:
-                self._ahead.look()
+                self._ahead.look(at)
         finally:
             self.layers.release()
 
@@ -539,7 +545,7 @@ class PreparedProcess:
                 request = request_of(numbers, "", search.words, search.environ, search.argv)
                 given = [request, *pipes, search.folder, *search.known]
                 try:
-                    process = self._answer(channel, b"P", given)
+                    process = self._answer(channel, SEARCH, given)
                 finally:
                     os.close(request)
                 if process is not None:
@@ -572,6 +578,7 @@ class PreparedProcess:
             raise
         finally:
             theirs.close()
+        holds_no_files(self._process)
         self._channel = ours
         return ours
 
@@ -619,7 +626,11 @@ class PreparedProcess:
             return None
         if not descriptors or not answer.isdigit():
             return None
-        return ForkedProcess(int(answer), descriptors[0])
+        process = ForkedProcess(int(answer), descriptors[0])
+        if kind != SEARCH:
+            # A supervisor opens no file for writing, whereas a search program replaces the program's code by its own.
+            holds_no_files(process)
+        return process
 
     def _close(self) -> None:
         channel, self._channel = self._channel, None

@@ -32,8 +32,14 @@ from uuid import uuid4
 
 from kimi_tui.app_paths import XDG_FOLDERS, home_of
 from kimi_tui.foreign_text import clean
-from kimi_tui.tools.prepared import SupervisedCommand, layers_held, start_supervisor
+from kimi_tui.tools.prepared import (
+    SupervisedCommand,
+    layers_held,
+    look_ahead,
+    start_supervisor,
+)
 from kimi_tui.tools.supervised import Supervised, marked
+from kimi_tui.tools.supervisor import MOUNTS
 
 T = TypeVar("T")
 
@@ -310,6 +316,9 @@ class RunningCommand:
                 if self._afterwards is not None:
                     self._afterwards()
 
+        if self._confined_to:
+            # The process that waits for the command looks at its mounts while this one prepares what it tells it.
+            look_ahead(MOUNTS)
         _threads().submit(work)
         try:
             return await asyncio.shield(done)

@@ -247,6 +247,7 @@ async def _to_its_end(
         raise ToolProblem(f"The work folder {where} no longer exists.", brief="no folder")
 
     def report(ended: ProcessEnd) -> ToolOutcome:
+        env.ended()
         outcome = _outcome(command, timeout_s, ended)
         if is_outside:
             return replace(outcome, brief=f"{outcome.brief} · outside the sandbox")

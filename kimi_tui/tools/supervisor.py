@@ -52,12 +52,18 @@ _OF_NAMESPACES = (b"N", _ONLINE)
 _AHEAD_ONLINE = b"o"
 _AHEAD = (b"n", _AHEAD_ONLINE)
 """Requests for one that is set up before its command is known."""
+SEARCH = b"P"
+"""The request for a search program."""
 READY = b"R\n"
 """The report of one that was set up ahead when its command has come."""
+SOCKETS, MOUNTS = b"V", b"M"
+"""Orders to one that waits: to look at the sockets outside, and at its mounts."""
 _MOST_IDLE_MS = 60_000
 """Milliseconds for which one waits for its command: its mounts keep disks busy, and a layer of caches taken."""
 _FRESH_S = 0.02
 """Seconds for which a look at the sockets outside counts; setting up a command takes about as long after its look."""
+_JUST_S = 0.003
+"""The same for a look at the mounts, in which the program gets ready what it sends after asking for it."""
 
 
 _BEGIN = (
@@ -104,11 +110,7 @@ def told(words: "Sequence[str]") -> int:
     """
     if not words:
         return -1
-    held = os.memfd_create("words")
-    with open(held, "wb", closefd=False) as file:
-        file.write(b"\0".join(map(os.fsencode, words)))
-    os.lseek(held, 0, os.SEEK_SET)
-    return held
+    return _in_memory("words", b"\0".join(map(os.fsencode, words)))
 
 
 def kind_of(words: "Sequence[str]", *, is_ahead: bool = False) -> bytes:
@@ -135,12 +137,28 @@ def request_of(
     variables = [f"{name}={value}" for name, value in environ.items()]
     head = f"{len(words)} {len(variables)} {len(command)}"
     texts = [head, mark, work_dir, *words, *variables, *command]
-    if any("\0" in text for text in texts):
+    whole = "\0".join(texts)
+    if whole.count("\0") != len(texts) - 1:
         raise ValueError("embedded null byte")
-    held = os.memfd_create("request")
-    with open(held, "wb", closefd=False) as file:
-        file.write(b"\0".join(map(os.fsencode, texts)))
-    os.lseek(held, 0, os.SEEK_SET)
+    return _in_memory("request", os.fsencode(whole))
+
+
+def _in_memory(name: str, data: bytes) -> int:
+    """Return a descriptor of a file in memory with this content.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    held = os.memfd_create(name)
+    try:
+        with open(held, "wb", closefd=False, buffering=0) as file:
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) or 0 :]
+        os.lseek(held, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(held)
+        raise
     return held
 
 
@@ -217,7 +235,7 @@ def _prepare(requests: int) -> None:
         if child == 0:
             for descriptor in (requests, wake_read, wake_write, program, *codes.values()):
                 os.close(descriptor)
-            if data == b"P":
+            if data == SEARCH:
                 _begin_search(itself, *given)
             elif is_ahead:
                 _begin_ahead(ids if has_user else None, sockets, mounts, *given)
@@ -228,7 +246,7 @@ def _prepare(requests: int) -> None:
         for descriptor in (sockets, mounts):
             if descriptor >= 0:
                 os.close(descriptor)
-        kept = given[3] if data == b"P" and child > 0 else -1
+        kept = given[3] if data == SEARCH and child > 0 else -1
         if kept >= 0:
             codes[child] = kept
         for descriptor in given:
@@ -371,7 +389,8 @@ def _begin_first(
         # Nothing is started for a program that has given up waiting, as it starts the command in another way.
         if os.read(orders, 1) == b"G":
             environ[MARK_NAME.encode()] = mark
-            os._exit(_main_of_first(orders, reports, held, command, environ))
+            woken, returned = _woken_by_children(), _signals_for_command()
+            os._exit(_main_of_first(orders, reports, held, command, environ, woken, returned))
     finally:
         os._exit(127)
 
@@ -389,8 +408,9 @@ def _begin_ahead(
 
     It ends without a word if it cannot be set up, if no command comes, as soon as something is mounted or unmounted outside, and
     when another program wants its layer of caches.
-    V has it look whether a socket has appeared outside. G comes with the file of `request_of` and the command's output: if all
-    that was set up is as it was, it says so (`READY`) and is a supervisor as any other; else it ends, and has started nothing.
+    V has it look whether a socket has appeared outside, and M whether its mounts lie as they did. G comes with the file of
+    `request_of` and the command's output: if all that was set up is as it was, it says so (`READY`) and is a supervisor as any other;
+    else it ends, and has started nothing.
 
     Args:
         ids, sockets: as for `_begin_first`.
@@ -408,26 +428,33 @@ def _begin_ahead(
         _set(_PR_SET_DUMPABLE, 1)
         os.chdir(work_dir)
         channel = _socket.socket(fileno=orders)
-        looked_at = 0.0
         held, standing = sys.modules["confine"].set_up_ahead(words, sockets, ids)
+        woken = _woken_by_children()
+        returned = _signals_for_command()
         poll = select.poll()
         poll.register(orders, select.POLLIN)
         poll.register(mounts, select.POLLPRI)
         room = _socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+        sockets_at = mounts_at = 0.0
         given: list[int] = []
         while not given:
             ready = [descriptor for descriptor, _ in poll.poll(_MOST_IDLE_MS)]
             if ready != [orders]:
                 return
             data, extra, _, _ = channel.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
-            if data not in (b"V", b"G"):
+            if data not in (SOCKETS, MOUNTS, b"G"):
                 return
-            if data == b"V" or time.monotonic() - looked_at > _FRESH_S:
-                looked_at = time.monotonic()
+            now = time.monotonic()
+            if data == SOCKETS or (data == b"G" and now - sockets_at > _FRESH_S):
+                sockets_at = now
                 if not standing.has_same_sockets():
                     return
+            if data == MOUNTS or (data == b"G" and now - mounts_at > _JUST_S):
+                mounts_at = now
+                if not standing.has_same_mounts():
+                    return
             given = _numbers_in(extra)
-        if len(given) != 2 or not standing.has_same_mounts() or poll.poll(0):
+        if len(given) != 2 or poll.poll(0):
             return
         standing.close()
         os.close(mounts)
@@ -435,7 +462,7 @@ def _begin_ahead(
         os.write(reports, READY)
         mark, _, _, command, environ = _told_by(*given)
         environ[MARK_NAME.encode()] = mark
-        os._exit(_main_of_first(channel.detach(), reports, held, command, environ))
+        os._exit(_main_of_first(channel.detach(), reports, held, command, environ, woken, returned))
     finally:
         os._exit(127)
 
@@ -455,6 +482,8 @@ def _main_of_first(
     held: object,
     command: list[bytes],
     environ: "Mapping[bytes, bytes]",
+    woken: int,
+    returned: list[int],
 ) -> int:
     """Start the command below process 1, and report and carry out orders as `main` does; return the exit code.
 
@@ -464,46 +493,51 @@ def _main_of_first(
     Args:
         held: what it needs to confine itself; None to start nothing.
         orders, reports, command, environ: as for `main`.
+        woken: the pipe of `_woken_by_children`.
+        returned: the signals of `_signals_for_command`.
     """
-    wake_read = _woken_by_children()
-    changed = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # These signals are for the command, which ignores those that the program ignores.
-        if signal.signal(number, signal.SIG_IGN) != signal.SIG_IGN:
-            changed.append(number)
     child = -1
     try:
         if held is not None:
             sys.modules["confine"].confine_command(held)
-            child = os.posix_spawn(command[0], command, environ, setsid=True, setsigdef=changed)
+            child = os.posix_spawn(command[0], command, environ, setsid=True, setsigdef=returned)
     except OSError as error:
         _report_error(reports, error)
     _leave_streams()
     poll = select.poll()
     poll.register(orders, select.POLLIN)
-    poll.register(wake_read, select.POLLIN)
+    poll.register(woken, select.POLLIN)
     # The command may have ended before the first wait.
-    while _reap(child, reports):
+    while _reap(child, reports, is_first=True):
         ready = [descriptor for descriptor, _ in poll.poll()]
-        if wake_read in ready:
-            os.read(wake_read, 4096)
+        if woken in ready:
+            os.read(woken, 4096)
         if orders not in ready:
             continue
         for order in os.read(orders, 16) or b"\0":
             if order == ord("T"):
                 _signal_others(signal.SIGTERM)
             elif order == ord("K"):
-                left = _end_others(child, reports, wake_read, signal.SIGKILL, _ROUNDS * _ROUND_S)
+                left = _end_others(child, reports, woken, signal.SIGKILL, _ROUNDS * _ROUND_S)
                 _report(reports, f"L {int(left)}")
             elif order == ord("Q"):
                 return 0
             else:
                 # The program is gone; the kernel kills what is left when this process ends.
-                _end_others(child, reports, wake_read, signal.SIGTERM, _GRACE_S)
+                _end_others(child, reports, woken, signal.SIGTERM, _GRACE_S)
                 return 0
     # Nothing can come into this namespace any more, so there is nothing to be ordered.
-    _report(reports, "L 0")
     return 0
+
+
+def _signals_for_command() -> list[int]:
+    """Ignore the signals that are for the command, and return those that it gets with their usual effect."""
+    found: list[int] = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # The command ignores those that the program ignores.
+        if signal.signal(number, signal.SIG_IGN) != signal.SIG_IGN:
+            found.append(number)
+    return found
 
 
 def _end_others(child: int, reports: int, wake: int, number: int, most_s: float) -> bool:
@@ -705,18 +739,29 @@ def _report(reports: int, line: str) -> None:
         return
 
 
-def _reap(child: int, reports: int) -> bool:
-    """Wait for the processes that have ended, and report the end of the command; return whether there are more children."""
-    while True:
+def _reap(child: int, reports: int, *, is_first: bool = False) -> bool:
+    """Wait for the processes that have ended, and report the end of the command; return whether there are more children.
+
+    Process 1 (`is_first`) without children is the last of its namespace, which is reported in the same breath: whoever reads the
+    reports is woken once.
+    """
+    lines: list[str] = []
+    has_more = True
+    while has_more:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return False
+            has_more = False
+            lines += ["L 0"] if is_first else []
+            break
         if pid == 0:
-            return True
+            break
         # A child that asked to be traced is also reported when it stops.
         if pid == child and not os.WIFSTOPPED(status):
-            _report(reports, f"X {os.waitstatus_to_exitcode(status)}")
+            lines.append(f"X {os.waitstatus_to_exitcode(status)}")
+    if lines:
+        _report(reports, "\n".join(lines))
+    return has_more
 
 
 def _kill_all(child: int, reports: int, wake: int) -> int:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from kimi_tui.workspace import inotify
 from kimi_tui.workspace.inotify import Inotify, file_system_kind, most_watches
@@ -254,6 +255,9 @@ def held_files(root: str) -> HeldFiles:
     held = HeldFiles()
     at_rest: dict[int, bytes] = {}
     for process in _descendants(os.getpid()):
+        own = _without_files.get(process)
+        if own is not None and own.poll() is None:
+            continue
         # The stamp is taken before the look: what a process does meanwhile changes it.
         stamp = _stamp_at_rest(process)
         if stamp and _at_rest.get(process) == stamp:
@@ -269,6 +273,31 @@ def held_files(root: str) -> HeldFiles:
     _at_rest.clear()
     _at_rest.update(at_rest)
     return held
+
+
+class ProcessOfOurs(Protocol):
+    """A descendant of this program that executes nothing but the program's own code."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which no other process gets while it runs."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return None while it runs."""
+        ...
+
+
+_without_files: weakref.WeakValueDictionary[int, ProcessOfOurs] = weakref.WeakValueDictionary()
+
+
+def holds_no_files(process: ProcessOfOurs) -> None:
+    """Note that a process never writes to a file of the user: `held_files` looks only at what it starts.
+
+    Args:
+        process: the process; it counts as long as the caller keeps it and it runs.
+    """
+    _without_files[process.pid] = process
 
 
 _at_rest: dict[int, bytes] = {}

@@ -27,6 +27,7 @@ from kimi_tui.soul import folder_snapshots
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.file_history import FileHistory
+from kimi_tui.soul.folder_snapshots import ChangingTool, Figures
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.operations import NotForked
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
@@ -34,7 +35,7 @@ from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.manifest import Limits
-from kimi_tui.workspace.snapshots import SnapshotLog
+from kimi_tui.workspace.snapshots import By, SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
 
 
@@ -1030,7 +1031,7 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
             change = await history.before_change(["a"])
             try:
                 if work is not None:
-                    await history.write(change, lambda: None if work() else None)
+                    await history.write(change, work)
                     # The scan needs no further word from the event loop.
                     await folder.run(lambda: None)
                     assert len(log) > n_before
@@ -1066,12 +1067,69 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         other = await beside.before_change(None)
         (on.work / "a").write_text("by the other agent\n")
         change = await history.before_change(["a"])
-        await history.write(change, lambda: (on.work / "a").write_text("4\n") and None)
+        await history.write(change, lambda: (on.work / "a").write_text("4\n"))
         history.after_change(change, uid, f"{uid}:0")
         await history.settled()
         assert [one.by for one in log.snapshots[n_before:]] == ["other", "agent"]
         beside.after_change(other, uid, f"{uid}:1")
         await history.settled()
+
+
+@pytest.mark.parametrize("since", ["soon", "late", "another tool"])
+async def test_a_scan_that_began_ahead_counts_for_a_command_that_begins_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: str
+) -> None:
+    monkeypatch.setattr("kimi_tui.soul.file_history._OLD_S", 0.0 if since == "late" else 60.0)
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
+        folder = history.folder
+        history.scan_ahead()
+        assert history._ahead is not None  # pyright: ignore[reportPrivateUsage]
+        await asyncio.wrap_future(history._ahead.scan)  # pyright: ignore[reportPrivateUsage]
+        if since == "another tool":
+            folder.begin(other := ChangingTool(frozenset()))
+            assert folder.scan_ahead() is None
+            folder.end(other)
+            folder.covered(other)
+        n_scans = folder.tracker.following.n_scans
+        command = await history.before_change(None)
+        assert folder.tracker.following.n_scans == n_scans + (since != "soon")
+        # The next command has its own.
+        again = await history.before_change(None)
+        assert folder.tracker.following.n_scans == n_scans + (since != "soon") + 1
+        for one in (command, again):
+            history.after_change(one, "", "")
+        await history.settled()
+
+
+async def test_a_command_s_changes_are_scanned_before_its_result_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
+        take, asked = history.folder.take, list[str]()
+
+        async def taken(by: By, agent: str = "", *, later: bool = False) -> Figures:
+            asked.append(by)
+            return await take(by, agent, later=later)
+
+        monkeypatch.setattr(history.folder, "take", taken)
+        monkeypatch.setattr("kimi_tui.soul.file_history._OLD_S", 60.0)
+        on.server.script(shell("echo made > new"), say("done"))
+        await on.soul.run("work")
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("new",)]
+        assert "agent" not in asked
+        # The scan of a command that goes on in the background is that of the end of its call.
+        command = await history.before_change(None)
+        history.after_change(command, "", "")
+        await history.settled()
+        n_scans = history.folder.tracker.following.n_scans
+        history.scan_at_end(command)
+        await history.folder.run(int)
+        assert history.folder.tracker.following.n_scans == n_scans
+        assert asked == ["other", "agent"]
 
 
 async def test_files_are_checked_when_the_last_of_several_tools_has_ended(tmp_path: Path) -> None:

@@ -331,13 +331,25 @@ def folder_of(environ: Mapping[str, str], work: str) -> str:
     return os.path.join(layers_dir(environ), hashlib.sha256(os.fsencode(work)).hexdigest()[:20])
 
 
-def made_folder(environ: Mapping[str, str], work: str) -> str:
+def noted_folder(environ: Mapping[str, str], work: str) -> str:
+    """Return the same path, and note the names on which it depends (`filesystem.note_path`)."""
+    links_to(app_paths.home_of(os.environ) or "/")
+    links_to(str(app_paths.data_dir(environ) / FOLDER))
+    return folder_of(environ, work)
+
+
+def made_folder(environ: Mapping[str, str], work: str, folder: str = "") -> str:
     """Create the folder of the layers of a work folder if it is missing, with the private one for variables in it; return its path.
+
+    Args:
+        environ: the environment.
+        work: the real path of the work folder.
+        folder: the path, if it is known (`folder_of`).
 
     Raises:
         OSError: the folder cannot be created.
     """
-    folder = folder_of(environ, work)
+    folder = folder or folder_of(environ, work)
     variables = os.path.join(folder, _VARIABLES)
     if not os.path.isdir(variables):
         app_paths.make_private(Path(folder))

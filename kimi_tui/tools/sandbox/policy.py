@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -58,7 +58,7 @@ from kimi_tui.tools.sandbox.home import (
 )
 from kimi_tui.tools.sandbox.layers import Caches, caches_of, once_writable
 from kimi_tui.tools.sandbox.quiet_folders import QuietFolders
-from kimi_tui.tools.sandbox.remembered import Remembered
+from kimi_tui.tools.sandbox.remembered import OutsideLook, Remembered
 from kimi_tui.tools.sandbox.sockets import stray_sockets
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import (
@@ -276,11 +276,11 @@ def policy_for(
         links, end = links_to(_absolute(path, home))
         if not any(_under(link, written) for link in links):
             shown.add(end)
-    own = [str(place) for place in app_paths.own_places(environ)]
+    own = look.at("own", (variables, *_of_this_process()), lambda: _own_places(environ))
     outside = look.at("secrets", variables, lambda: _secrets_outside(environ))
-    guarded = [*own, *(place for place, _ in outside)]
+    guarded = [place for place, _ in (*own, *outside)]
     hidden: set[str] = set()
-    ways = [*map(links_to, own), *(way for _, way in outside)]
+    ways = [way for _, way in (*own, *outside)]
     for place, (_, end) in zip(guarded, ways, strict=True):
         if end in shown or not os.path.lexists(end):
             continue
@@ -300,7 +300,7 @@ def policy_for(
         for path in extra
         if os.path.exists(path) and not _under(path, hidden) and not _under(home, (path,))
     }
-    top, watch, nested = _look(work, memory, environ)
+    top, watch, nested = _look(work, memory, environ, look)
     if work in watch.closed:
         raise NoSandbox("the work folder cannot be read, so it cannot be checked for secrets")
     unseen = _gathered({path for path in watch.unseen if not _under(path, shown)}, work)
@@ -357,7 +357,8 @@ def policy_for(
         "caches", (variables, avoided, work), lambda: caches_of(environ, avoided, work)
     )
     asked = tuple(sorted(shown))
-    around = tuple(around_work(work, emptied_for(environ, work, asked), _repositories_of))
+    emptied = look.at("emptied", (variables, work, asked), lambda: _emptied(environ, work, asked))
+    around = tuple(around_work(work, emptied, _repositories_of))
     view = look.at(
         "home",
         (variables, work, asked, settings.readable, roots, caches.overlaid, around),
@@ -482,6 +483,39 @@ def _secrets_outside(
     for place in protected_names.secret_places(environ):
         note_path(place)
     return tuple((place, links_to(place)) for place in secrets_outside(environ))
+
+
+def _own_places(
+    environ: Mapping[str, str],
+) -> tuple[tuple[str, tuple[list[str], str]], ...]:
+    """Return the places of this program's own files, each with the links to it and its real path (`links_to`)."""
+    # Without a home folder the places are elsewhere.
+    links_to(app_paths.home_of(os.environ) or "/")
+    return tuple((place, links_to(place)) for place in map(str, app_paths.own_places(environ)))
+
+
+def _of_this_process() -> tuple[str | None, ...]:
+    """Return the variables of this process on which its own places depend besides those of the commands."""
+    return os.environ.get("HOME"), os.environ.get("TMPDIR")
+
+
+def _emptied(environ: Mapping[str, str], work: str, asked: Collection[str]) -> tuple[str, ...]:
+    """Return the folders that are empty for commands (`emptied_for`)."""
+    for place in app_paths.home_places(environ, "", *app_paths.XDG_FOLDERS):
+        links_to(place)
+    links_to(app_paths.home_of(environ) or "/")
+    links_to(app_paths.home_of({}) or "/")
+    return tuple(emptied_for(environ, work, asked))
+
+
+def _usual_folders(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the real paths of the folders of `XDG_FOLDERS`, each with the names of its path from the home folder."""
+    links_to(app_paths.home_of(environ) or "/")
+    return {
+        links_to(place)[1]: tuple(usual.split("/"))
+        for usual in app_paths.XDG_FOLDERS
+        for place in app_paths.home_places(environ, usual)
+    }
 
 
 def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
@@ -785,13 +819,13 @@ class FolderMemory:
         """Return the listings of a work folder."""
         return self._walk.listings if self._walk.work == work else {}
 
-    def walk(self, work: str, environ: Mapping[str, str]) -> _UpperPart:
-        """Return the upper part of a work folder as it is now; the caller holds the lock."""
-        in_home = {
-            os.path.realpath(place): tuple(usual.split("/"))
-            for usual in app_paths.XDG_FOLDERS
-            for place in app_paths.home_places(environ, usual)
-        }
+    def walk(self, work: str, in_home: Mapping[str, tuple[str, ...]]) -> _UpperPart:
+        """Return the upper part of a work folder as it is now; the caller holds the lock.
+
+        Args:
+            work: the folder.
+            in_home: the folders that have names from the home folder (`_usual_folders`).
+        """
         last = self._walk
         if last.work != work or last.in_home != in_home:
             last = _UpperPart(work, in_home, {})
@@ -914,18 +948,26 @@ def _fits(known: _Listing, room: int) -> bool:
 
 
 def _look(
-    work: str, memory: FolderMemory, environ: Mapping[str, str]
+    work: str, memory: FolderMemory, environ: Mapping[str, str], look: OutsideLook | None = None
 ) -> tuple[list[str], WatchedFiles, list[str]]:
     """List the upper part of a work folder.
 
     Rules apply to names relative to the work folder; in a folder of configurations or the like (`XDG_FOLDERS`) relative to
     the home folder.
 
+    Args:
+        work: the folder.
+        memory: the memory of the scan.
+        environ: the environment.
+        look: the look at the folders outside; None for one of its own.
+
     Returns:
         the paths at its top that run later; the same below the top, with the secrets; the folders that are repositories of their own.
     """
+    look = look or memory.outside.look()
+    in_home = look.at("usual", frozenset(environ.items()), lambda: _usual_folders(environ))
     with memory.lock:
-        walk = memory.walk(work, environ)
+        walk = memory.walk(work, in_home)
     top: list[str] = []
     stamps: dict[str, _Stamp] = {}
     secrets: list[str] = []

@@ -45,7 +45,7 @@ from kimi_tui.tools.sandbox.policy import (
     policy_for,
 )
 from kimi_tui.tools.sandbox.view import PastView
-from kimi_tui.tools.supervisor import MARK_NAME
+from kimi_tui.tools.supervisor import MARK_NAME, SOCKETS
 
 Backend = Literal["full", "landlock", "bwrap", "macos"]
 _TRIAL_S = 10.0
@@ -205,7 +205,7 @@ class Sandbox:
                 from the command.
         """
         if view is None and writes:
-            look_ahead()
+            look_ahead(SOCKETS)
         # The layers are made before the policy, which hides only existing paths.
         folder = self._layers_folder(work_dir) if writes else ""
         is_seen = view is None or view.tier == "elsewhere"
@@ -284,8 +284,13 @@ class Sandbox:
 
     def _layers_folder(self, work_dir: Path) -> str:
         """Return the folder of the layers of a work folder; empty if the data folder is not writable, so that caches are only read."""
+        work = os.path.realpath(work_dir)
+        key = frozenset(self.environ.items()), work, os.environ.get("HOME")
         try:
-            return layers.made_folder(self.environ, os.path.realpath(work_dir))
+            folder = self._memory.outside.look().at(
+                "layers", key, lambda: layers.noted_folder(self.environ, work)
+            )
+            return layers.made_folder(self.environ, work, folder)
         except OSError:
             return ""
 

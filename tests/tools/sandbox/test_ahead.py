@@ -30,6 +30,7 @@ from kimi_tui.tools.sandbox.layers import folder_of
 from kimi_tui.tools.sandbox.layers import reset as reset_of
 from kimi_tui.tools.sandbox.sandbox import Confined, Sandbox
 from kimi_tui.tools.shell import Shell, ShellParams
+from kimi_tui.workspace import tree_watch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a prepared process")
 HERE = Path(__file__).parent
@@ -234,15 +235,47 @@ async def test_a_secret_that_changes_meanwhile_is_hidden_as_well(
     assert True not in ahead.used
 
 
-async def test_the_table_of_mounts_alone_tells_of_a_replaced_file(ahead: Ahead) -> None:
+@pytest.mark.parametrize("asked", ["as it begins", "long before", "never"])
+async def test_the_table_of_mounts_alone_tells_of_a_replaced_file(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
     """The words are those from before the change, as if the policy had been made a moment earlier."""
     await ahead.said("true")
     confined = ahead.made("cat .env; echo on")
+    if asked == "long before":
+        prepared.look_ahead(supervisor.MOUNTS)
+        waits_until = time.monotonic() + supervisor._JUST_S
+        await until(lambda: time.monotonic() > waits_until)
+    if asked != "as it begins":
+        monkeypatch.setattr(prepared._Ahead, "look", lambda *_: None)
     replaced(ahead)
     end = await ahead.running(confined).run()
     assert end.output.text.endswith("on\n")
     assert "second" not in end.output.text
     assert ahead.used == [False]
+
+
+async def test_what_a_command_holds_is_looked_for_but_not_in_the_processes_of_the_program(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ahead.said("true")
+    ours, looked, opened = {ahead.own.pid, ahead.pid}, list[int](), tree_watch._opened
+
+    def seen(process: int) -> Iterator[tuple[str, str]]:
+        looked.append(process)
+        return opened(process)
+
+    monkeypatch.setattr(tree_watch, "_opened", seen)
+    tree_watch.held_files(str(ahead.work))
+    assert ours.isdisjoint(looked)
+    running = ahead.running(ahead.made("exec 3> held; read -r < fifo"))
+    os.mkfifo(ahead.work / "fifo")
+    command = asyncio.create_task(running.run())
+    assert await until(lambda: "held" in tree_watch.held_files(str(ahead.work)).opened)
+    assert ours.isdisjoint(looked)
+    running.end()
+    await command
+    assert ahead.used == [True]
 
 
 async def test_a_socket_that_is_bound_meanwhile_is_covered(ahead: Ahead) -> None:
@@ -276,7 +309,7 @@ async def test_a_socket_that_is_bound_meanwhile_is_covered(ahead: Ahead) -> None
 async def test_one_that_was_looked_for_long_ago_is_looked_for_again(
     ahead: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared._Ahead, "look", lambda _: None)
+    monkeypatch.setattr(prepared._Ahead, "look", lambda *_: None)
     await ahead.said("true")
     waits_until = time.monotonic() + supervisor._FRESH_S
     await until(lambda: time.monotonic() > waits_until)

@@ -271,7 +271,7 @@ def test_a_machine_without_overlays_has_private_caches_by_variables(
     assert "PRE_COMMIT_HOME" not in confined.environ
     assert not [word for word in confined.words if word.startswith(("layer:", "plain:"))]
     # If nothing can be stored, caches are read-only.
-    monkeypatch.setattr(layers, "made_folder", lambda environ, work: (_ for _ in ()).throw(OSError))
+    monkeypatch.setattr(layers, "made_folder", lambda *_: (_ for _ in ()).throw(OSError))
     own = Sandbox("full", SandboxSettings(), environ)
     confined = own.confined(["/bin/true"], top / "work")
     own.remove_temporary()
