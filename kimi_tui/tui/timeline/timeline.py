@@ -293,7 +293,7 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
             strips = self._view.lines(0, self._view.height)
             changed = [y for y, strip in enumerate(strips) if self._drawn.get(y) != strip]
             for rows in runs(changed):
-                self.refresh(Region(0, rows.start, self.size.width, len(rows)))
+                self.refresh(Region(0, rows.start, self._view.width, len(rows)))
             self._ready = self._view.sizes, strips
             if self._view.selected is not None and self._view.selected_position() is None:
                 # The selected row was removed. Searching it at every frame would take long.
