@@ -22,9 +22,13 @@ from textual.screen import Screen
 from textual.strip import Strip, StripRenderable
 from textual.widget import Widget
 
+from kimi_tui.tui.textual_patches.strips import make_caches_late
+
 if TYPE_CHECKING:
     from textual.app import App
     from textual.reactive import Reactive
+
+make_caches_late()
 
 _app = attrgetter("app")
 _PLACE = itemgetter(0, 1)
