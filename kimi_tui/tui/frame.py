@@ -43,6 +43,7 @@ from kimi_tui.tui.rows import COLOUR, Line, Span, fitted, sides, spans_width
 from kimi_tui.tui.screens import add_sheets, app_of
 from kimi_tui.tui.stored_rows import StoredRows
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
+from kimi_tui.tui.textual_patches.frames import draw_when_wanted
 from kimi_tui.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -388,6 +389,7 @@ class SessionFrame:
         self._gauge_row = Container(*self._stored[1:], id="gauge-row")
         self.views: Views | None = None
         draw_changed_rows(screen)
+        draw_when_wanted(screen)
         screen.set_class(launch.config.glyphs == "ascii", "-ascii")
         # The size is set before anything is styled or laid out, so that this happens only once.
         self.fit(size)

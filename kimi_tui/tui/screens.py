@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
+from kimi_tui.tui.textual_patches.frames import draw_when_wanted
 
 if TYPE_CHECKING:
     from textual import events
@@ -71,6 +72,7 @@ class AnswersOnce(Screen[ScreenResultType]):
     ) -> None:
         super().__init__(name, id, classes)
         draw_changed_rows(self)
+        draw_when_wanted(self)
 
     @property
     def accepts_keys(self) -> bool:

@@ -144,16 +144,18 @@ def move(bar: ScrollBar, virtual_size: int, position: float) -> None:
         position: the first visible row.
     """
 
-    def cells() -> set[int]:
-        size = bar.size.height
-        start, length = _extent(size, bar.window_virtual_size, bar.window_size, bar.position)
-        return {*range(start, start + length)}
+    width, height = bar.size
+
+    def cells() -> tuple[int, int]:
+        return _extent(height, bar.window_virtual_size, bar.window_size, bar.position)
 
     before = cells()
     bar.set_reactive(ScrollBar.window_virtual_size, virtual_size)
     bar.set_reactive(ScrollBar.position, position)
-    for rows in runs(sorted(before ^ cells())):
-        bar.refresh(Region(0, rows.start, bar.size.width, len(rows)))
+    if (now := cells()) != before:
+        changed = {*range(before[0], sum(before))} ^ {*range(now[0], sum(now))}
+        for rows in runs(sorted(changed)):
+            bar.refresh(Region(0, rows.start, width, len(rows)))
 
 
 def take_height(pane: ScrollView, height: int, top: float) -> bool:

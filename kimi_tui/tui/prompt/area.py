@@ -23,6 +23,7 @@ from kimi_tui.tui.api_key_mask import ApiKeyMask
 from kimi_tui.tui.formatting import counted, grapheme_after, grapheme_before
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.compositor import DrawsColumns
 from kimi_tui.tui.textual_patches.widgets import LateStyled, PatchedTextArea
 from kimi_tui.tui.transcript.transcript import copy_selection
 
@@ -97,7 +98,7 @@ def _tokens_of(pasted: str) -> int:
     return text_tokens(pasted)
 
 
-class PromptArea(LateStyled, PatchedTextArea):
+class PromptArea(LateStyled, DrawsColumns, PatchedTextArea):
     """The text field of the prompt.
 
     Args:
@@ -304,8 +305,10 @@ class PromptArea(LateStyled, PatchedTextArea):
             self._room = room
             self.rewrap()
         if words != self._beside:
+            width = max(words.cell_length, self._beside.cell_length)
             self._beside = words
-            self.refresh(Region(0, 0, self.size.width, 1))
+            right = self.scrollable_content_region.width
+            self.refresh(Region(max(0, right - width), 0, width, 1))
 
     def notify_style_update(self) -> None:
         """Forget the computed styles. Textual calls this when the colours may have changed."""
@@ -318,7 +321,17 @@ class PromptArea(LateStyled, PatchedTextArea):
         if self._styled is not theme:
             theme.apply_css(self)
             self._styled = theme
+        if crop.height == 1 and (beside := self._beside_in(crop)) is not None:
+            return [beside]
         return Widget.render_lines(self, crop)
+
+    def _beside_in(self, crop: Region) -> Strip | None:
+        """Return what stands beside the text if a part of a row has nothing else: a beat of the clock paints no text."""
+        gutter, length = self.gutter, self._beside.cell_length
+        left = gutter.left + self.scrollable_content_region.width - length
+        if crop.y != gutter.top or crop.x < max(left, gutter.left) or crop.right > left + length:
+            return None
+        return self._beside.crop(crop.x - left, crop.right - left)
 
     def render_line(self, y: int) -> Strip:
         """Return a row of the field."""

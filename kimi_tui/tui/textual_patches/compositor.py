@@ -9,22 +9,30 @@ those of covered screens and panes too, and then writes the ones that changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from operator import attrgetter
+from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.console import Console, RenderableType
-from textual._compositor import ChopsUpdate, Compositor, ReflowResult
+from rich.color import ColorSystem
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import Style
+from textual._compositor import Compositor, CompositorUpdate, ReflowResult
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip, StripRenderable
 from textual.widget import Widget
 
+from kimi_tui.tui.textual_patches.strips import make_caches_late
+
 if TYPE_CHECKING:
     from textual.app import App
     from textual.reactive import Reactive
 
+make_caches_late()
+
 _app = attrgetter("app")
+_PLACE = itemgetter(0, 1)
+_NO_STYLE = Style()
 _VIRTUAL_SIZE = cast("Reactive[Size]", Widget.virtual_size)
 
 
@@ -35,6 +43,16 @@ class RowCompositor(Compositor):
         super().__init__()
         self._is_resized = False
         """Whether the screen has a new size of which not all widgets know."""
+        self._drawn: list[tuple[Widget, tuple[Region, Region]]] = []
+        """The widgets of the last update, topmost first, each with its region and clip."""
+        self._owned: dict[int, list[tuple[int, int, Widget, Region]]] = {}
+        """What `_owners` has found for these widgets, by row."""
+
+    def clear(self) -> None:
+        """Forget all widgets: the screen closes."""
+        super().clear()
+        self._drawn.clear()
+        self._owned.clear()
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out all widgets without causing a second layout by the sizes that the first one gave them.
@@ -114,47 +132,73 @@ class RowCompositor(Compositor):
             screen._set_dirty()
         return super().__rich__()
 
-    def render_partial_update(self) -> ChopsUpdate | None:
+    def render_partial_update(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+    ) -> RowsUpdate | None:
         """Return the update that draws the changed rows; None if nothing changed."""
         changed = self._dirty_regions.copy()
         self._dirty_regions.clear()
-        if not changed:
-            return None
-        spans = list(self._regions_to_spans(changed))
-        return _RowsUpdate(self._parts(spans), spans, [cuts[1:] for cuts in self.cuts])
+        return RowsUpdate(self._parts(self._regions_to_spans(changed))) if changed else None
 
-    def _parts(self, spans: Sequence[tuple[int, int, int]]) -> list[dict[int, Strip | None]]:
-        """Return the strips of each row of the screen by column, cut where widgets end; None outside the given spans."""
-        cuts = self.cuts
-        parts: list[dict[int, Strip | None]] = [{} for _ in cuts]
-        missing: dict[int, set[int]] = {}
+    def _parts(self, spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, Strip]]:
+        """Return what is to be written over these spans: row, column and strip of each part, in this order."""
+        self._take_layout()
+        runs_of: dict[tuple[Widget, int, int], _Run] = {}
+        found: list[_Run] = []
         for y, start, end in spans:
-            parts[y] = parts[y] or dict.fromkeys(cuts[y][:-1])
-            columns = [x for x, next_x in pairwise(cuts[y]) if x < end and next_x > start]
-            missing.setdefault(y, set()).update(columns)
-        # The topmost widget comes first.
-        for widget, (region, clip) in self._drawable():
-            seen = region.intersection(clip)
-            left, right = seen.column_span
-            rows = [
-                y
-                for y, columns in missing.items()
-                if seen.y <= y < seen.bottom and [x for x in columns if left <= x < right]
-            ]
-            for run in runs(rows):
-                crop = Region(seen.x - region.x, run.start - region.y, seen.width, len(run))
-                for y, strip in zip(run, widget.render_lines(crop), strict=False):
-                    within = [x for x in cuts[y] if left <= x <= right]
-                    row, columns = parts[y], missing[y]
-                    is_whole = within == [left, right] and strip.cell_length == seen.width
-                    pieces = (strip,) if is_whole else strip.divide([x - left for x in within[1:]])
-                    for x, part in zip(within, pieces, strict=False):
-                        if row[x] is None:
-                            row[x] = part
-                            columns.discard(x)
-                    if not columns:
-                        del missing[y]
+            for left, right, widget, region in self._owners(y):
+                if left >= end or right <= start:
+                    continue
+                key = widget, left, right
+                if isinstance(widget, DrawsColumns):
+                    key = widget, max(left, start), min(right, end)
+                run = runs_of.get(key)
+                if run is None or run.bottom < y:
+                    run = runs_of[key] = _Run(*key, region, y)
+                    found.append(run)
+                run.bottom = y + 1
+        parts: list[tuple[int, int, Strip]] = []
+        for run in found:
+            left, width = run.left, run.right - run.left
+            crop = Region(left - run.region.x, run.top - run.region.y, width, run.bottom - run.top)
+            for y, strip in enumerate(run.widget.render_lines(crop), run.top):
+                parts.append(
+                    (y, left, strip if strip.cell_length == width else strip.crop(0, width))
+                )
+        parts.sort(key=_PLACE)
         return parts
+
+    def _take_layout(self) -> None:
+        """Forget who owns the cells of the rows, if that may have changed since the last update."""
+        drawable = list(self._drawable())
+        if drawable != self._drawn:
+            self._drawn = drawable
+            self._owned.clear()
+
+    def _owners(self, y: int) -> Sequence[tuple[int, int, Widget, Region]]:
+        """Return the runs of cells of a row of the screen of which one widget is seen: first column, end, the widget and its region."""
+        owners = self._owned.get(y)
+        if owners is not None:
+            return owners
+        owners = self._owned[y] = []
+        free = [(0, self.size.width)]
+        # The topmost widget comes first.
+        for widget, (region, clip) in self._drawn:
+            seen = region.intersection(clip)
+            if not seen.y <= y < seen.bottom:
+                continue
+            rest: list[tuple[int, int]] = []
+            for start, end in free:
+                left, right = max(start, seen.x), min(end, seen.right)
+                if left >= right:
+                    rest.append((start, end))
+                    continue
+                owners.append((left, right, widget, region))
+                rest += [(x, stop) for x, stop in ((start, left), (right, end)) if x < stop]
+            free = rest
+            if not free:
+                break
+        return owners
 
     def _drawable(self) -> Iterator[tuple[Widget, tuple[Region, Region]]]:
         """Yield the visible widgets with their regions and clips, topmost first, without those that have been removed.
@@ -203,21 +247,91 @@ def runs(rows: Sequence[int]) -> Iterator[range]:
         yield range(start, end)
 
 
-class _RowsUpdate(ChopsUpdate):
-    """An update that writes the same output as Textual's, with a tenth of the objects."""
+class DrawsColumns:
+    """A base of widgets of whose rows an update draws only the changed columns.
+
+    Of the others it draws all that is seen: a column may be the second half of a wide character.
+    """
+
+
+class _Run:
+    """Rows of which the same columns of one widget are drawn."""
+
+    __slots__ = ("bottom", "left", "region", "right", "top", "widget")
+
+    def __init__(self, widget: Widget, left: int, right: int, region: Region, top: int) -> None:
+        self.widget, self.region = widget, region
+        self.left, self.right, self.top = left, right, top
+        self.bottom = top
+
+
+class RowsUpdate(CompositorUpdate):
+    """An update that writes strips at their places.
+
+    Args:
+        parts: row, column and strip of each.
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, int, Strip]]) -> None:
+        self.parts = parts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the segments without their places, for a console that is no terminal."""
+        for _, _, strip in self.parts:
+            yield from strip
 
     def render_segments(self, console: Console) -> str:
         """Return the output for the terminal."""
-        written: list[str] = []
-        for y, start, end in self.spans:
-            for next_x, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=True):
-                if strip is None or x >= end or next_x <= start:
-                    continue
-                part = (
-                    strip if x >= start and next_x <= end else strip.crop(0, min(next_x, end) - x)
-                )
-                written += (f"\x1b[{y + 1};{x + 1}H", part.render(console))
-        return "".join(written)
+        return "".join(
+            [f"\x1b[{y + 1};{x + 1}H{_output(strip, console)}" for y, x, strip in self.parts]
+        )
+
+
+def _output(strip: Strip, console: Console) -> str:
+    """Return the output of a strip, and have it keep that in place of Textual's, which names all colours of each segment anew: here
+    only those that differ from the segment before.
+    """
+    known = strip._render_cache
+    if known is not None:
+        return known
+    colours = console._color_system or ColorSystem.TRUECOLOR
+    written: list[str] = []
+    before = _NO_STYLE
+    for text, own, _ in strip:
+        style = own or _NO_STYLE
+        if style is not before:
+            if style.link:
+                # A link is told in a sequence of its own, around its colours.
+                written.append(_change(before, _NO_STYLE, colours))
+                written.append(Strip.render_style(style, text, colours))
+                before = _NO_STYLE
+                continue
+            written.append(_change(before, style, colours))
+            before = style
+        written.append(text)
+    written.append(_change(before, _NO_STYLE, colours))
+    known = strip._render_cache = "".join(written)
+    return known
+
+
+@lru_cache(maxsize=4_096)
+def _change(before: Style, after: Style, colours: ColorSystem) -> str:
+    """Return the sequence after which text is in another style; neither has a link."""
+    if before == after:
+        return ""
+    drops = (before.color and not after.color) or (before.bgcolor and not after.bgcolor)
+    codes: list[str] = []
+    if drops or before._attributes & before._set_attributes != (
+        after._attributes & after._set_attributes
+    ):
+        own = Strip.render_ansi(after, colours)
+        codes += ("0", own) if own else ("0",)
+    else:
+        if after.color is not None and after.color != before.color:
+            codes += after.color.downgrade(colours).get_ansi_codes()
+        if after.bgcolor is not None and after.bgcolor != before.bgcolor:
+            codes += after.bgcolor.downgrade(colours).get_ansi_codes(foreground=False)
+    return f"\x1b[{';'.join(codes)}m" if codes else ""
 
 
 def draw_changed_rows(screen: Screen[Any]) -> None:

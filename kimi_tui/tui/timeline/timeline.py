@@ -292,8 +292,9 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
             self._fit()
             strips = self._view.lines(0, self._view.height)
             changed = [y for y, strip in enumerate(strips) if self._drawn.get(y) != strip]
-            for rows in runs(changed):
-                self.refresh(Region(0, rows.start, self.size.width, len(rows)))
+            width = self._view.width
+            if regions := [Region(0, rows.start, width, len(rows)) for rows in runs(changed)]:
+                self.refresh(*regions)
             self._ready = self._view.sizes, strips
             if self._view.selected is not None and self._view.selected_position() is None:
                 # The selected row was removed. Searching it at every frame would take long.

@@ -1150,7 +1150,7 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
 
     def refresh_rows(self) -> None:
         """Repaint all visible rows."""
-        self.refresh(Region(0, 0, self.outer_size.width, self.size.height))
+        self.refresh(Region(0, 0, self._rows_width, self.size.height))
 
     def _refresh_from(self, flow: Flow, first: int) -> None:
         """Repaint the visible rows of the blocks from `first` on, from the first row without a strip."""
@@ -1161,7 +1161,12 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
                 break
             row += 1
         row = min(row, top + height - 1)
-        self.refresh(Region(0, row - top, self.outer_size.width, height - (row - top)))
+        self.refresh(Region(0, row - top, self._rows_width, height - (row - top)))
+
+    @property
+    def _rows_width(self) -> int:
+        """Cells of the rows that can be seen; those of the scrollbar are drawn when it moves."""
+        return self.outer_size.width - self.scrollbar_size_vertical
 
     def notify_style_update(self) -> None:
         """Forget the colours of the painter. Textual calls this when they may have changed."""

@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import pyte
 import pytest
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.segment import Segment
+from rich.style import Style
 from support.drawn import text_of
 from support.watching import until
-from textual._compositor import ChopsUpdate, Compositor, ReflowResult
+from textual._compositor import Compositor, ReflowResult
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.events import Resize
@@ -20,7 +24,12 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
-from kimi_tui.tui.textual_patches.compositor import RowCompositor, draw_changed_rows
+from kimi_tui.tui.textual_patches.compositor import (
+    DrawsColumns,
+    RowCompositor,
+    RowsUpdate,
+    draw_changed_rows,
+)
 
 
 class Rows(Widget):
@@ -104,29 +113,83 @@ async def test_a_picture_is_made_of_the_rows_that_changed_and_are_seen(
                 one.asked.clear()
             compositor._dirty_regions = set(changed)
             update = compositor.render_partial_update()
-            assert update is not None
+            assert isinstance(update, RowsUpdate)
             assert {name: one.asked for name, one in rows.items()} == asked
-            drawn = {
-                (y, x): strip.text
-                for y, start, end in update.spans
-                for x, strip in update.chops[y].items()
-                if strip is not None and x < end and x + strip.cell_length > start
+            spans = {
+                (y, x)
+                for region in changed
+                for y in region.line_range
+                for x in range(*region.column_span)
             }
-            wanted = {
-                (y, x): strip.text
-                for y, start, end in update.spans
-                for x, strip in whole[y].items()
-                if x < end and x + strip.cell_length > start
-            }
-            assert drawn == wanted
-            # The output is the same as Textual's, except for moves without output.
-            textual = ChopsUpdate(update.chops, update.spans, update.chop_ends)
-            there = re.sub(
-                r"\x1b\[\d+;\d+H(?=\x1b\[\d+;\d+H|\n|$)|\n",
-                "",
-                textual.render_segments(app.console),
+            drawn = cells_of(update.parts)
+            assert spans <= drawn.keys()
+            wanted = cells_of(
+                [(y, x, part) for y, row in enumerate(whole) for x, part in row.items()]
             )
-            assert update.render_segments(app.console) == there
+            assert drawn.items() <= wanted.items()
+
+
+def cells_of(parts: Sequence[tuple[int, int, Strip]]) -> dict[tuple[int, int], str]:
+    """Return the characters of strips at rows and columns, by their places."""
+    return {(y, x + at): char for y, x, strip in parts for at, char in enumerate(strip.text)}
+
+
+class Columns(Rows, DrawsColumns):
+    """Rows of which only the changed columns are drawn."""
+
+
+async def test_of_rows_that_draw_columns_only_the_changed_ones_are_drawn() -> None:
+    app = App[None]()
+    async with app.run_test(size=(30, 4)) as pilot:
+        screen = Screen[None]()
+        draw_changed_rows(screen)
+        await app.push_screen(screen)
+        await screen.mount(Columns("c"))
+        await pilot.pause()
+        compositor = screen._compositor
+        compositor._dirty_regions = {Region(4, 1, 3, 2), Region(10, 2, 2, 1)}
+        update = compositor.render_partial_update()
+        assert isinstance(update, RowsUpdate)
+        places = [(y, x, strip.text) for y, x, strip in update.parts]
+        assert places == [(1, 4, "c1c"), (2, 4, "c2c"), (2, 10, "c2")]
+
+
+STYLES = (
+    None,
+    "red on blue",
+    "bold red on blue",
+    "red on green",
+    "on green",
+    "underline",
+    "white",
+    "red on blue link https://a.example",
+    "#102030 on #405060",
+    "#102030 on #405061",
+    "reverse #aabbcc",
+)
+
+
+def test_a_row_looks_as_textual_writes_it_and_names_only_colours_that_change() -> None:
+    console, chance = Console(color_system="truecolor", force_terminal=True), random.Random(5)
+    ours = theirs = 0
+    for _ in range(300):
+        parts = [
+            Segment(f"{n}ab", None if style is None else Style.parse(style))
+            for n, style in enumerate(chance.choices(STYLES, k=8))
+        ]
+        written = RowsUpdate([(0, 0, Strip(parts))]).render_segments(console)
+        wanted = "\x1b[1;1H" + Strip(parts).render(console)
+        looks: list[list[object]] = []
+        for output in (written, wanted):
+            screen = pyte.Screen(40, 2)
+            # A link is a sequence of its own, which this terminal does not know.
+            pyte.Stream(screen).feed(re.sub(r"\x1b\]8;[^\x1b]*\x1b\\", "", output))
+            screen.draw("z")
+            looks.append([screen.buffer[0][x] for x in range(40)])
+        assert looks[0] == looks[1]
+        assert re.findall(r"\]8;[^\x1b]*", written) == re.findall(r"\]8;[^\x1b]*", wanted)
+        ours, theirs = ours + len(written), theirs + len(wanted)
+    assert ours < 0.95 * theirs
 
 
 async def test_a_widget_that_grows_is_one_layout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +354,8 @@ async def test_a_frame_while_a_pane_is_removed_leaves_out_what_has_been_removed(
             compositor._dirty_regions = {app.size.region}
             update = compositor.render_partial_update()
             assert update is not None
-            assert all(None not in row.values() for row in update.chops)
+            assert isinstance(update, RowsUpdate)
+            assert len(cells_of(update.parts)) == app.size.width * app.size.height
         finally:
             late.may_leave.set()
             await leaving
