@@ -447,18 +447,26 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
     folder = folder_of(environ, work)
     if not os.path.isdir(folder):
         return Reset(0, is_used=False)
-    with _without_others(folder, fcntl.LOCK_EX, wait_s=_OTHERS_S) as is_alone:
-        if not is_alone:
-            return Reset(0, is_used=True)
-        # Commands that begin wait for the lock, so what takes long is done without it.
-        gone = tempfile.mkdtemp(prefix=_GONE, dir=folder)
-        with _unused(folder, wants=True) as (free, is_used):
-            _move_away(folder, free, gone)
-            if _VARIABLES in free:
-                _link_settings(environ, variables_folder(folder))
-    n_bytes = sum(map(size_of, _inner_or_none(gone)))
-    remove_tree(gone)
-    _remove_left(folder)
+    own = -1
+    try:
+        with _without_others(folder, fcntl.LOCK_EX, wait_s=_OTHERS_S) as is_alone:
+            if not is_alone:
+                return Reset(0, is_used=True)
+            # Commands that begin wait for the lock, so what takes long is done without it.
+            gone = tempfile.mkdtemp(prefix=_GONE, dir=folder)
+            own = _opened_alone(gone)
+            with _unused(folder, wants=True) as (free, is_used):
+                _move_away(folder, free, gone)
+                if _VARIABLES in free:
+                    _link_settings(environ, variables_folder(folder))
+        n_bytes = sum(map(size_of, _inner_or_none(gone)))
+        remove_tree(gone)
+    finally:
+        if own >= 0:
+            os.close(own)
+    with contextlib.suppress(OSError), _without_others(folder, fcntl.LOCK_SH) as is_free:
+        if is_free:
+            _remove_left(folder)
     return Reset(n_bytes, is_used=is_used)
 
 
@@ -487,12 +495,34 @@ def _move_away(folder: str, names: Iterable[str], to: str) -> None:
 
 
 def _remove_left(folder: str) -> None:
-    """Remove what resets that were killed left behind."""
+    """Remove what resets that were killed left behind. No reset may begin meanwhile."""
     for path in _inner_or_none(folder):
-        if os.path.basename(path).startswith(_GONE):
-            # Another reset may be removing it.
-            with contextlib.suppress(OSError):
+        if not os.path.basename(path).startswith(_GONE):
+            continue
+        with contextlib.suppress(OSError):
+            lock = _opened_alone(path)
+            try:
                 remove_tree(path)
+            finally:
+                os.close(lock)
+
+
+def _opened_alone(path: str) -> int:
+    """Open a folder that is deleted, so that nobody else deletes it, and return its descriptor.
+
+    Raises:
+        BlockingIOError: somebody deletes it.
+        OSError: it cannot be opened.
+    """
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if isinstance(error, BlockingIOError):
+            os.close(lock)
+            raise
+        # The file system has no locks.
+    return lock
 
 
 @contextlib.contextmanager

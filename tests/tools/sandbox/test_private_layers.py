@@ -234,11 +234,21 @@ def test_resets_at_the_same_time_wait_for_one_another(
         assert layers.reset(environ, work) == layers.Reset(0, is_used=True)
         monkeypatch.setattr(layers, "_OTHERS_S", 20.0)
         other = pool.submit(layers.reset, environ, work)
+        # What another one is deleting is none of this one's business; what a killed one left is.
+        deleting, left = folder / "gone-a", folder / "gone-b"
+        for gone in (deleting, left):
+            (gone / "0").mkdir(parents=True)
+        lock = os.open(deleting, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         goes_on.set()
         assert one.result() == layers.Reset(one.result().n_bytes, is_used=False)
         assert one.result().n_bytes >= 10_000
         assert other.result() == layers.Reset(0, is_used=False)
-    assert sorted(os.listdir(folder)) == ["0.lock", "folder", "reset", "variables"]
+    names = ["0.lock", "folder", "reset", "variables"]
+    assert sorted(os.listdir(folder)) == [names[0], names[1], deleting.name, *names[2:]]
+    os.close(lock)
+    layers.reset(environ, work)
+    assert sorted(os.listdir(folder)) == names
 
 
 async def test_a_command_that_begins_during_a_reset_finds_its_folders(
