@@ -660,6 +660,8 @@ class FutureChanged:
         why: why it waits, failed or was stopped, as a sentence; empty for no reason.
         checkpoint_id: the checkpoint before which it begins; -1 for the end of the line. `uid` is that checkpoint's uid.
         from_line: the world line of that checkpoint; 0 for the current one.
+        after: the uid of the last checkpoint before it, if it begins at the end of a line; empty if the line has none. None if
+            it begins before a checkpoint, or the end is not known yet, or an older version told of it.
         message: its first message.
         model: its model, as the server calls it.
         tier: how it gets files of its own (`tools.sandbox.view.Tier`).
@@ -709,6 +711,7 @@ class FutureChanged:
     last_words: str = ""
     world_line: int = 0
     removed_at: float = 0.0
+    after: str | None = None
 
     @property
     def is_over(self) -> bool:
