@@ -52,7 +52,8 @@ class TurnEnd:
         advice: what the user can change.
         kind: `model` for a failed model call, `tools` if the model takes no tools, `steps` or `budget` if the turn used these
             up, empty for everything else.
-        killed: whether the end of the program interrupted it, not the user; published when the session is opened again.
+        killed: whether the end of the program, or of a future's process, interrupted it, not the user; published when the session is
+            opened again.
     """
 
     reason: Literal["done", "interrupted", "rejected", "error"]
