@@ -126,8 +126,6 @@ class _Future:
         fork: its session, once that was made; `n_before` is the number of checkpoints that it has of the session, and the lines
             that it leaves itself have numbers from `first_line`.
         since: the snapshot of the files with which it began.
-        end: the uid of the checkpoint with which its past ends, the newest one of its line when it was started; empty if the line had
-            none, None if it begins before a checkpoint.
         port: the TCP port that its commands are told to listen on.
         first_agent: the number from which the names of its own sub-agents count.
         is_ready: whether it can be sent messages; `unread` are those of the user that are not in its conversation yet, oldest first.
@@ -145,7 +143,6 @@ class _Future:
     n_before: int = 0
     first_line: int = 0
     since: str = ""
-    end: str | None = None
     port: int = 0
     first_agent: int = 1
     asked: dict[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
@@ -260,8 +257,7 @@ class Futures:
         """
         state = self.state(key)
         gone = NoFutures("The world line that this future continues was deleted.", "target")
-        future = self._futures.get(key)
-        end = future.end if future is not None else None
+        end = state.after
         is_live = not state.from_line
         try:
             told = await (
@@ -439,7 +435,8 @@ class Futures:
             target = plan.target
             end = await self._planner.newest(target.world_line) if target.is_end else None
             for future in futures:
-                future.end = end
+                if end is not None:
+                    self._change(future, after=end)
                 await self._forked(future, since)
 
         if plan.target.is_end and not plan.target.world_line:

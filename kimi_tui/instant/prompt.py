@@ -54,6 +54,9 @@ _KITTY_KEYS = "\x1b[>1u"
 _BACKGROUND_QUESTION = "\x1b]11;?\x07"
 _KITTY_POPPED = "\x1b[<u"
 _LEAVE = f"\x1b[?2004l\x1b[?7h{_KITTY_POPPED}\x1b[?1049l\x1b[?25h"
+_KEEP_S = 5.0
+"""The most seconds that the end waits until typed text is stored."""
+_KEEP = ("-P", "-c", "from kimi_tui.instant.keep import main; main()")
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
@@ -67,9 +70,12 @@ class InstantPrompt:
         stored: the last frame of the session that is continued; None for none.
         asks: whether to ask the terminal for the colour of its background.
         own_colours: whether rows are painted in the terminal's own colours.
+        kept_with: where typed text is kept if the program ends before the app has it, in the words of `kimi_tui.instant.keep`:
+            the data folder, the work folder, and the session to continue; empty to keep nothing.
 
     Attributes:
         ready: set by the app when its first frame can be drawn.
+        is_taken_over: set by the app when the prompt has all that was typed.
         attributes: the settings of the terminal before it was taken.
     """
 
@@ -82,8 +88,10 @@ class InstantPrompt:
         stored: StoredFrame | None = None,
         asks: bool,
         own_colours: bool,
+        kept_with: tuple[str, ...] = (),
     ) -> None:
         self.ready = Event()
+        self.is_taken_over = False
         self.attributes: list[Any] = []
         self._page = page
         self._glyphs = glyphs
@@ -92,6 +100,7 @@ class InstantPrompt:
         self._stored = stored
         self._asks = asks
         self._own_colours = own_colours
+        self._kept_with = kept_with
         self._typed = TypedAhead()
         self._painted: list[str] = []
         self._size = (0, 0)
@@ -180,8 +189,12 @@ class InstantPrompt:
         self._has_terminal = False
 
     def restore(self) -> None:
-        """Stop, and restore the terminal unless the app's driver does that."""
+        """Stop, store typed text that the app does not have, and restore the terminal unless the app's driver does that."""
         self._stop()
+        self._give_terminal_back()
+        self._keep()
+
+    def _give_terminal_back(self) -> None:
         if not self._has_terminal:
             return
         self._has_terminal = False
@@ -194,6 +207,48 @@ class InstantPrompt:
         with suppress(OSError, termios.error):
             termios.tcsetattr(self._input, termios.TCSANOW, self.attributes)
         self._write(self._leave)
+
+    def _keep(self) -> None:
+        """Have a process store the typed text that the app does not have, and wait for its end.
+
+        It imports nothing: a signal may have come within an import.
+        """
+        ahead = self._typed.result()
+        data = b"".join((ahead.text.encode(), *(piece for _, piece in ahead.rest)))
+        kept_with, self._kept_with = self._kept_with, ()
+        if not kept_with or not data or self.is_taken_over:
+            return
+        nowhere = -1
+        with suppress(OSError, NotImplementedError):
+            (theirs, ours), (ended, ends) = os.pipe(), os.pipe()
+            try:
+                nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+                # Its session is its own, as that of a closed terminal gets signals.
+                os.posix_spawn(
+                    sys.executable,
+                    (sys.executable, *_KEEP),
+                    os.environ,
+                    file_actions=[
+                        (os.POSIX_SPAWN_DUP2, theirs, 0),
+                        (os.POSIX_SPAWN_DUP2, ends, 1),
+                        (os.POSIX_SPAWN_DUP2, nowhere, 2),
+                    ],
+                    setsid=True,
+                )
+                # If the process fails, writing to it does as well.
+                os.close(theirs)
+                os.close(ends)
+                theirs = ends = -1
+                told = b"\0".join((*map(os.fsencode, kept_with), data))
+                while told:
+                    told = told[os.write(ours, told) :]
+                os.close(ours)
+                ours = -1
+                select.select([ended], [], [], _KEEP_S)
+            finally:
+                for one in (theirs, ours, ended, ends, nowhere):
+                    if one >= 0:
+                        os.close(one)
 
     @property
     def is_light(self) -> bool | None:
@@ -386,4 +441,13 @@ def prompt_of(launch: Launch, environ: Mapping[str, str]) -> InstantPrompt | Non
         stored=stored,
         asks=theme == AUTO,
         own_colours=theme == "16",
+        kept_with=_kept_with(launch),
     )
+
+
+def _kept_with(launch: Launch) -> tuple[str, ...]:
+    if launch.demo:
+        return ()
+    resumed = "-" if launch.resume is None or launch.fork else launch.resume
+    root = str(launch.kept_in or "")
+    return root, str(launch.work_dir), "" if resumed == NEWEST else resumed

@@ -496,6 +496,8 @@ class ResponseContext:
     """Input tokens that this model accepted last time: a smaller figure in a refusal is not its window."""
     through: str = ""
     """The name, within a sentence, of a proxy that can answer in place of the server, because nothing is encrypted; empty for none."""
+    is_keyless: bool = False
+    """Whether the request had neither a key nor headers of the user, which can hold one."""
 
     @property
     def request_id(self) -> str:
@@ -697,11 +699,14 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
             "Use an API key from platform.moonshot.ai or platform.moonshot.cn instead."
         )
     bad_key = status == 401 or (status == 400 and "api key not valid" in whole.lower())
+    # A request for the list of models comes from a form without a prompt, so no command is advised there.
+    if bad_key and context.is_keyless:
+        add = "Add one with /model." if context.model else "Enter one."
+        return f"This server needs an API key, and none was sent. {add}"
     if bad_key and host in _MOONSHOT:
         others = " or ".join(other for other in _MOONSHOT if other != host)
         return f"Each server has its own keys, and this key may belong to {others}. Check the key and the base URL."
     if bad_key:
-        # A request for the list of models comes from a form without a prompt, so no command is advised there.
         or_else = ", or choose another model with /model" if context.model else ""
         return f"Check the API key and that it belongs to this server{or_else}."
     if (
@@ -710,6 +715,15 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         or (status in {400, 403} and _SPENT.search(said))
     ):
         return "Add credit or raise the limit at the provider, or choose another model."
+    if status == 403 and context.is_keyless:
+        add = (
+            "add one or choose another model with /model"
+            if context.model
+            else "enter one if it does"
+        )
+        return f"No API key was sent, and this server may need one: {add}."
+    if status == 403 and not context.model:
+        return "This key has no access to the list of models. Check the key and the base URL."
     if status == 403:
         return "This key has no access to this model. Check your plan, or choose another model."
     if status == 404 and not context.model:

@@ -50,12 +50,15 @@ class _JsonClient:
         api_key: str,
         secrets: tuple[str, ...],
         timeout_s: float,
+        *,
+        is_keyless: bool,
     ) -> None:
         self._client = client
         self._timeout_s = timeout_s
         self._host = host
         self._api_key = api_key
         self._secrets = secrets
+        self._is_keyless = is_keyless
 
     async def request(
         self,
@@ -110,6 +113,7 @@ class _JsonClient:
             secrets=self._secrets,
             now=time.time(),
             through="" if (proxy := self._client.proxy) is None else proxy.answers_for(url),
+            is_keyless=self._is_keyless,
         )
         if response.status_code >= 300:
             raise errors.error_of_response(raw, context)
@@ -170,7 +174,8 @@ async def _json_client(
     client = await asyncio.to_thread(make)
     try:
         secrets = (api_key, *headers.values(), *(client.proxy.secrets if client.proxy else ()))
-        yield _JsonClient(client, host, api_key, secrets, timeout_s)
+        keyless = not (api_key or headers)
+        yield _JsonClient(client, host, api_key, secrets, timeout_s, is_keyless=keyless)
     finally:
         await client.aclose()
 

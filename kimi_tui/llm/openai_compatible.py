@@ -457,6 +457,7 @@ class OpenAICompatible(ChatProvider):
             now=time.time(),
             accepted=self._quirks.accepted,
             through="" if proxy is None else proxy.answers_for(self._base_url),
+            is_keyless=not any(self._secrets),
         )
 
     def _learn_window(self, window: int | None) -> None:

@@ -794,8 +794,12 @@ class TimelineModel:
             if lines:
                 self.rows.reset(self.tree.lay())
         else:
+            was = self.futures.get(changed.key)
             self.futures[changed.key] = changed
-            if not (changed.world_line or changed.key in self._grown_after):
+            is_placed = changed.key in self._grown_after
+            # The end of the line becomes known when no turn runs any more.
+            is_moved = changed.after != (was.after if was is not None else None)
+            if not changed.world_line and (is_moved or not is_placed):
                 self._grown_after[changed.key] = self._before_future(changed)
         self._grow()
 
@@ -803,13 +807,16 @@ class TimelineModel:
         """Return the checkpoint after which a future begins, as the lines are now; None for the beginning of a line."""
         live = self.tree.live
         points = self.path_of(one.from_line) or live
-        if not one.uid:
-            return points[-1] if points else None
+        uid = one.uid or one.after
+        if not uid:
+            return points[-1] if points and one.after is None else None
         # Its line may have been left, or deleted, since it began.
         left = reversed(self.lines.world_lines.left.values())
         for path in (points, live, *(line.path.points for line in left)):
             for place in range(len(path) - 1, -1, -1):
-                if path[place].uid == one.uid:
+                if path[place].uid == uid:
+                    if not one.uid:
+                        return path[place]
                     return path[place - 1] if place else None
         return live[-1] if live else None
 

@@ -841,6 +841,8 @@ class TranscriptModel:
         change = both(dropped, both(self._speech.settle(at), self._calls.stop()))
         change = both(change, self._calls.step_over())
         self._list.attempt.clear()
+        if event.killed:
+            change = both(change, self._speech.killed())
         if event.reason == "error":
             error = self._list.new(ErrorBlock, at)
             error.title = TITLES[event.kind]
@@ -1087,19 +1089,23 @@ class OpenText:
         block, self._retry = self._retry, None
         return self._list.remove(block)
 
+    def killed(self) -> Change:
+        """Have the cards of the calls that were stopped say that the end of the program stopped them, and not the user."""
+        change = NOTHING
+        for place in range(self._list.end - 1, -1, -1):
+            one = self._list.blocks[place]
+            if not isinstance(one, ToolBlock):
+                break
+            if one.state == "stopped":
+                one.was_killed = True
+                change = both(change, self._list.touched(one))
+        return change
+
     def stopped(self, at: float, *, killed: bool = False) -> Change:
         """Add a row that the turn was stopped, by the user or by the end of the program (`killed`), unless a card says so already."""
         change = self.settle(at)
         self._list.attempt.clear()
         last = self._list.last
-        if killed:
-            for place in range(self._list.end - 1, -1, -1):
-                one = self._list.blocks[place]
-                if not isinstance(one, ToolBlock):
-                    break
-                if one.state == "stopped":
-                    one.was_killed = True
-                    change = both(change, self._list.touched(one))
         if isinstance(last, MarkBlock) or (isinstance(last, ToolBlock) and last.state == "stopped"):
             return change
         block = self._list.new(MarkBlock, at)

@@ -1,7 +1,7 @@
 """Texts of the user that are not in the conversation yet, stored in the session's folder in case the program is killed.
 
-This module has the waiting texts (`follow_ups.json`), and writes and reads small JSON files of such texts; the draft in the
-prompt belongs to the screen. The functions block, so call them in a thread.
+This module has the waiting texts (`follow_ups.json`), writes the draft in the prompt, which the screen reads, and writes and
+reads small JSON files of such texts. The functions block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from kimi_tui.filesystem import Storage, read_regular, temporary_of
 from kimi_tui.foreign_text import clean
 
+DRAFT = "draft.json"
+"""The file of the text in the prompt."""
 WAITING = "follow_ups.json"
 """The file of the texts that are not in the context yet, oldest first."""
 MOST_TEXTS = 100
@@ -34,6 +36,15 @@ def write_waiting(folder: Path, texts: Sequence[str]) -> None:
         OSError: the texts could not be stored.
     """
     write_json(folder / WAITING, list(texts))
+
+
+def write_draft_text(folder: Path, text: str, pastes: Mapping[str, str]) -> None:
+    """Store the text of the prompt, with the pasted texts behind its chips; delete the stored one if it is empty.
+
+    Raises:
+        OSError: the draft could not be stored.
+    """
+    write_json(folder / DRAFT, {"text": text, "pastes": dict(pastes)} if text else None)
 
 
 def read_waiting(folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.config.permissions import ProjectPermissions
 from kimi_tui.config.settings import EditCheck, ModelPrices
 from kimi_tui.daemon_threads import in_daemon_thread
@@ -254,7 +255,7 @@ async def _sandbox(
         return found, f"There is no sandbox: {no}."
     except OSError as error:
         # Every turn waits for this.
-        return found, f"There is no sandbox: {error.strerror or error}."
+        return found, f"There is no sandbox: {reason_of(error)}."
     return found, ""
 
 

@@ -329,7 +329,8 @@ def _switch_told(
         builder.add_cut(live[shared], live[-1].id, event.from_line, line, shared)
     for segment in segments(line, shared, end):
         builder.add_segment(segment)
-    told: list[Event] = [one.event for one in builder.finish()]
+    ended = _end_of_future(session, n, line) if end == len(points) else None
+    told: list[Event] = [one.event for one in builder.finish(ended=ended)]
     if end > untold[n].n_told:
         untold[n].n_told = end
         # The current line is now a beginning of this one, or this one of it. The lines that fork off this one are told again, too.
@@ -427,7 +428,22 @@ def rebuild_world_line(
         builder.add_segment(segment)
     # If the agent left the line by a D-Mail, the step that sent it ended there.
     is_open = any(entry.op == "dmail" and entry.n == n for entry in context.journal.entries)
-    return builder.finish(is_open=is_open)
+    return builder.finish(is_open=is_open, ended=_end_of_future(session, n, line))
+
+
+def _end_of_future(session: Session, n: int, line: WorldLineContent) -> TurnEnd | None:
+    """Return the end of the last turn of line `n`, which has no answer, if the line is a future and its note says why; else None."""
+    note = session.context.journal.futures.get(n)
+    if note is None or not ends_open(line.messages):
+        return None
+    why = lenient_json.text(note.get("why"))
+    match note.get("state"):
+        case "failed":
+            return TurnEnd("error", why)
+        case "stopped" if not why:
+            return TurnEnd("interrupted")
+        case _:
+            return None
 
 
 class _HistoryBuilder:
@@ -457,6 +473,8 @@ class _HistoryBuilder:
         self._in_turn = False
         self._n = 0
         self._stopped = False
+        self._cut = False
+        """Whether a call before this has no result: the program was killed."""
         self._compaction: ev.CompactionEnd | None = None
         self._dmail_published = False
         self._tokens = WorldLineTokens(EMPTY_WORLD_LINE)
@@ -720,6 +738,7 @@ class _HistoryBuilder:
                 continue
             for event in events_from_messages(messages[first:place], point.uid, first):
                 self._add(event, at)
+            self._cut = _lacks_result(messages[first:place])
             first = place + 1
             if message is None:
                 return
@@ -742,6 +761,7 @@ class _HistoryBuilder:
                 place += 1
             else:
                 self._add(event, at)
+        self._cut = _lacks_result(segment.messages)
 
     def _kimi_cli_unit(self, segment: Segment) -> RecordedUnit | None:
         if segment.kind == "user":
@@ -751,23 +771,39 @@ class _HistoryBuilder:
         calls = [call for m in segment.messages for call in m.tool_calls or ()]
         return self._kimi_cli.step([call.function.name for call in calls])
 
-    def finish(self, *, is_open: bool = False) -> list[EventRecord]:
-        """Return the records. `is_open`: the conversation ends within a turn."""
+    def finish(self, *, is_open: bool = False, ended: TurnEnd | None = None) -> list[EventRecord]:
+        """Return the records.
+
+        Args:
+            is_open: whether the conversation ends within a turn.
+            ended: how its last turn ended, if that is known.
+        """
         # A turn without an end had its program killed: no listener heard the turn end.
-        if self._in_turn and (self._stopped or not is_open):
-            self._add(ev.TurnEnd("interrupted" if self._stopped else "done"), self._at)
+        if self._in_turn and ended is not None and not self._stopped:
+            self._add(replace(ended, killed=self._cut), self._at)
+        elif self._in_turn and (self._stopped or not is_open):
+            self._add(self._end_of_turn, self._at)
         return self._records
+
+    @property
+    def _end_of_turn(self) -> TurnEnd:
+        """The end of the turn that is open, as far as its messages tell it."""
+        killed = self._cut and not self._stopped
+        return TurnEnd("interrupted" if self._stopped or killed else "done", killed=killed)
 
     def _add(self, event: Event, at: float) -> None:
         if isinstance(event, ev.TurnBegin) and self._in_turn:
             # The time without events belongs to the user.
-            self._records.append(
-                self._record(ev.TurnEnd("interrupted" if self._stopped else "done"))
-            )
+            self._records.append(self._record(self._end_of_turn))
+        if isinstance(event, StepBegin) and self._in_turn and self._cut:
+            # The user had the killed turn continue.
+            self._records.append(self._record(self._end_of_turn))
+            self._records.append(self._record(TurnBegin("", resumed=True)))
+            self._cut = False
         self._at = max(self._at, at)
         match event:
             case ev.TurnBegin():
-                self._in_turn, self._n, self._stopped = True, 0, False
+                self._in_turn, self._n, self._stopped, self._cut = True, 0, False, False
             case ev.TurnEnd():
                 if not self._in_turn:
                     return
@@ -783,7 +819,7 @@ class _HistoryBuilder:
                 self._stopped = not failed
             case ev.ContextReverted():
                 # The stopped step was dropped with the messages after the cut.
-                self._stopped = False
+                self._stopped = self._cut = False
             case _:
                 pass
         self._records.append(self._record(event))
@@ -939,6 +975,17 @@ def events_from_messages(
             yield from _own_command(said[1:], *told, call_key(uid, number - 1))
     for key, call_id in open_calls:
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
+
+
+def _lacks_result(messages: Sequence[Message]) -> bool:
+    """Return whether a call of the last answer among some messages of a checkpoint has no result."""
+    n_results = 0
+    for message in reversed(messages):
+        if message.role == "tool":
+            n_results += 1
+        elif message.role == "assistant":
+            return n_results < len(message.tool_calls or ())
+    return False
 
 
 def _own_command(command: str, facts: str, output: str, key: str) -> Iterator[Event]:

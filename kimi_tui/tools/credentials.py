@@ -200,6 +200,17 @@ def may_begin_key(text: str) -> bool:
     return _BEGUN.fullmatch(text) is not None
 
 
+def command_without_keys(text: str) -> str:
+    """Return the text of a prompt as it is stored: a command without words that are a key, or may become one; a message unchanged."""
+    if not text.startswith("/"):
+        return text
+
+    def kept(found: re.Match[str]) -> str:
+        return "" if is_key(found[0]) or may_begin_key(found[0]) else found[0]
+
+    return re.sub(r"\S+", kept, text)
+
+
 def _is_random(word: str, letters_a_change: int = _FEWEST_CHANGES) -> bool:
     kinds = ["d" if char.isdecimal() else "u" if char.isupper() else "l" for char in word]
     changes = sum(one != two and (one, two) != ("u", "l") for one, two in pairwise(kinds))

@@ -190,7 +190,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     ) -> None:
         use_sure_timers()
         self.launch = launch
-        self._instant = instant
+        self._instant = self._typed_into = instant
         self._first_frame = ExitStack()
         """Holds the first frame back until what was typed before is in it."""
         self._has_said_goodbye = False
@@ -761,7 +761,13 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     @on(AheadPassedOn)
     def _ahead_passed_on(self) -> None:
         """Draw the first frame when the widget with the focus has handled the keys that were pressed before."""
-        (self.focused or self.screen).call_later(self._draw_first)
+        (self.focused or self.screen).call_later(self._took_over)
+
+    def _took_over(self) -> None:
+        if self._typed_into is not None:
+            self._typed_into.is_taken_over = True
+            self._typed_into = None
+        self._draw_first()
 
     def _draw_first(self) -> None:
         if self._instant is not None:

@@ -113,6 +113,10 @@ class Banner(PaintedRows):
         return [*head, Line(tuple(within_margin(news, width)))]
 
 
+TOLD_AFTER_S = 0.2
+"""Seconds after which an empty pane says that the line is being read; before, the words would only flicker."""
+
+
 class WorldLineView(Vertical):
     """A world line in the place of the chat: its banner and its messages.
 
@@ -159,7 +163,15 @@ class WorldLineView(Vertical):
                 yield
             yield from chat.settle(model.blocks)
 
-        await in_slices(steps(), SLICE_S)
+        def tell() -> None:
+            transcript.reading = f"Reading {formatting.line_words(self.info.n, '')}"
+
+        telling = self.set_timer(TOLD_AFTER_S, tell)
+        try:
+            await in_slices(steps(), SLICE_S)
+        finally:
+            telling.stop()
+        transcript.reading = ""
         transcript.show_model(model, chat.flow)
         if checkpoint_id >= 0:
             transcript.show_checkpoint(checkpoint_id)

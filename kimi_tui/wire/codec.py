@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import PurePosixPath
+from types import NoneType, UnionType
 from typing import Any, Literal, TypeGuard, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from kimi_tui import lenient_json
@@ -634,6 +635,11 @@ def _fits(hint: Any) -> _Fits:
     if get_origin(hint) is Literal:
         choices = get_args(hint)
         return lambda value: isinstance(value, str) and value in choices
+    if isinstance(hint, UnionType):
+        any_of = [_fits(one) for one in get_args(hint)]
+        return lambda value: any(fits(value) for fits in any_of)
+    if hint is NoneType:
+        return lambda value: value is None
     known: dict[Any, _Fits] = {int: _is_whole, float: _is_number, str: _is_text, bool: _is_flag}
     return known.get(hint, lambda _: False)
 

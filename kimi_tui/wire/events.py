@@ -52,7 +52,8 @@ class TurnEnd:
         advice: what the user can change.
         kind: `model` for a failed model call, `tools` if the model takes no tools, `steps` or `budget` if the turn used these
             up, empty for everything else.
-        killed: whether the end of the program interrupted it, not the user; published when the session is opened again.
+        killed: whether the end of the program, or of a future's process, interrupted it, not the user; published when the session is
+            opened again.
     """
 
     reason: Literal["done", "interrupted", "rejected", "error"]
@@ -660,6 +661,8 @@ class FutureChanged:
         why: why it waits, failed or was stopped, as a sentence; empty for no reason.
         checkpoint_id: the checkpoint before which it begins; -1 for the end of the line. `uid` is that checkpoint's uid.
         from_line: the world line of that checkpoint; 0 for the current one.
+        after: the uid of the last checkpoint before it, if it begins at the end of a line; empty if the line has none. None if
+            it begins before a checkpoint, or the end is not known yet, or an older version told of it.
         message: its first message.
         model: its model, as the server calls it.
         tier: how it gets files of its own (`tools.sandbox.view.Tier`).
@@ -709,6 +712,7 @@ class FutureChanged:
     last_words: str = ""
     world_line: int = 0
     removed_at: float = 0.0
+    after: str | None = None
 
     @property
     def is_over(self) -> bool:

@@ -156,6 +156,31 @@ def test_a_signal_restores_the_terminal(configured: Program, number: signal.Sign
     assert terminal.raw.endswith(b"\x1b[?2004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h")
     # The settings of a pty are the same at both ends.
     assert termios.tcgetattr(terminal._master)[3] & termios.ECHO
+    assert not [*configured.home.glob("sessions/*/*")]
+
+
+def test_what_was_typed_is_kept_whatever_ends_it(configured: Program) -> None:
+    held = Held(configured)
+    held.terminal.wait_for(PAGE)
+    held.terminal.type("Fix\rit")
+    held.terminal.wait_for("› Fix")
+    held.terminal.close_window()
+    assert held.terminal.wait_exit() == 128 + signal.SIGHUP
+    folder = configured.wait_kept("draft.json", '"Fix\\nit"')
+    assert (folder / "lock").exists()
+    terminal = configured.start()
+    terminal.wait_for(lambda text: "› Fix" in text and "it" in text)
+
+
+@pytest.mark.exhaustive
+def test_what_was_typed_is_kept_if_the_app_cannot_start(configured: Program) -> None:
+    held = Held(configured, then="raise ImportError('no textual')")
+    held.terminal.wait_for(PAGE)
+    held.terminal.type("abc")
+    held.terminal.wait_for("› abc")
+    (configured.home.parent / "gate").touch()
+    assert held.terminal.wait_exit() == 1
+    configured.wait_kept("draft.json", '"abc"')
 
 
 def test_it_sleeps_and_wakes(configured: Program) -> None:

@@ -250,6 +250,20 @@ def test_a_refused_moonshot_key_names_the_other_two_endpoints() -> None:
     assert "API key" in gemini.advice
 
 
+@each("status", [401, 403])
+@each("model", ["the-model", ""])
+def test_a_refused_request_without_a_key_is_not_said_to_have_one(status: int, model: str) -> None:
+    raw = b'{"error": {"message": "no"}}'
+    for host in ("api.example.org", "api.moonshot.cn"):
+        context = ResponseContext(host, model, status, is_keyless=True)
+        advice = error_of_response(raw, context).advice
+        assert "none was sent" in advice or "No API key was sent" in advice
+        assert "his key" not in advice
+        assert ("/model" in advice) is bool(model)
+        context = ResponseContext(host, model, status, secrets=(KEY,))
+        assert "was sent" not in error_of_response(raw, context).advice
+
+
 @pytest.mark.parametrize(
     ("status", "text"),
     [

@@ -268,6 +268,14 @@ async def test_a_server_without_a_list_is_told_of_as_it_was_named() -> None:
         with pytest.raises(APIStatusError, match="bad key"):
             await chat_models(server.origin, "sk-k")
         assert len(server.other_requests) == asked + 1
+        for code in (401, 403):
+            server.route("GET", "/models", status(code, {"error": {"message": "no"}}))
+            with pytest.raises(APIStatusError) as caught:
+                await chat_models(server.origin, "")
+            assert "was sent" in caught.value.advice
+            with pytest.raises(APIStatusError) as caught:
+                await chat_models(server.origin, "", {"X-Key": "of-the-user"})
+            assert "was sent" not in caught.value.advice
 
 
 @each(

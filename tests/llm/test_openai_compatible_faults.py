@@ -485,6 +485,7 @@ async def test_own_headers_go_to_their_server_alone_and_are_never_shown(
         with pytest.raises(APIStatusError) as caught:
             await ask(connect(headers=own))
         assert "no access for [key]" in caught.value.message
+        assert "was sent" not in caught.value.advice
         assert await works(server, connect(headers=own))
         await chat_models(server.base_url, "", own)
         for request in (*server.requests, *server.other_requests):
@@ -495,6 +496,19 @@ async def test_own_headers_go_to_their_server_alone_and_are_never_shown(
         assert "x-org" not in other.other_requests[-1].headers
     with pytest.raises(LLMError, match=r"headers would be sent to example\.org unencrypted"):
         await chat_models("http://example.org/v1", "", own)
+
+
+@pytest.mark.parametrize("code", [401, 403])
+async def test_a_server_that_refuses_without_a_key_is_not_said_to_refuse_the_key(
+    connect: Connect, server: ChatServer, code: int
+) -> None:
+    server.script(status(code), status(code))
+    with pytest.raises(APIStatusError) as caught:
+        await ask(connect(api_key=""))
+    assert "was sent" in caught.value.advice
+    with pytest.raises(APIStatusError) as caught:
+        await ask(connect(api_key="sk-own"))
+    assert "was sent" not in caught.value.advice
 
 
 # -- stopping --

@@ -118,6 +118,31 @@ def test_a_future_of_the_end_stays_at_what_was_the_end() -> None:
     assert kinds(model) == stays
 
 
+def test_a_view_that_joins_later_has_a_future_of_the_end_where_the_end_was() -> None:
+    model = story()
+    live = list(model.tree.live)
+    place = len(live) - 4
+    before = FutureChanged("a", "g", 1, state="running")
+    here = replace(before, after=live[place].uid)
+    at_first = replace(before, key="b", number=2, after="")
+    model.show_futures([before, here, at_first])
+    stays = [("checkpoint", live[place].id), ("facts", 1), ("future", 1)]
+    assert kinds(model)[-3:] != stays
+    assert shown(model) == [2, 1]
+    rows = [model.rows[at] for at in range(len(model.rows))]
+    at = next(n for n, row in enumerate(rows) if row.kind == "facts" and row.future is here)
+    assert rows[at - 1].checkpoint is live[place]
+    # A rewind takes that away: it stays with the line that was left.
+    cut = live[place - 1]
+    event = ContextReverted("rewind", cut.id, cut.uid, live[-1].id, 9, 1, 1, 10, 5)
+    other = story()
+    for one in (model, other):
+        one.apply(EventRecord(9_000, 0.0, event))
+    other.show_futures([here, at_first])
+    assert around(other, 1) == around(model, 1)
+    assert around(other, 2) == around(model, 2)
+
+
 def test_a_future_of_a_session_without_a_checkpoint_stands_at_its_beginning() -> None:
     model = TimelineModel()
     model.show_futures([FutureChanged("a", "g", 1, state="running")])

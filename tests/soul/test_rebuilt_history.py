@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kimi_tui.soul.history import session_history
 from kimi_tui.soul.rebuilt_history import end_of_context, rebuild_history, rebuild_world_line
 from kimi_tui.soul.record import end_of_record, final_checkpoints, read_records
 from kimi_tui.soul.rewind_values import END, Target
-from kimi_tui.wire.events import ContextReverted, EventRecord
+from kimi_tui.wire.events import ContextReverted, EventRecord, TurnEnd
 
 Tree = tuple[list[str], dict[int, tuple[str, list[str]]]]
 
@@ -210,3 +211,40 @@ async def test_a_dmail_that_was_taken_back_is_not_one_that_was_not_sent(tmp_path
             assert calls is not None
             (sent,) = calls
             assert (sent.target, sent.failed) == ("to #1", False), name
+
+
+async def test_a_call_without_a_result_was_ended_with_its_program_and_not_by_the_user(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(call("Shell", {"command": "echo hello"}), say("Well."))
+        await on.soul.run("a")
+        journal = on.session.context.journal
+        live = on.session.dir / "context.jsonl"
+        await on.soul.flush()
+        lines = live.read_text().splitlines(keepends=True)
+        at = next(n for n, line in enumerate(lines) if json.loads(line)["role"] == "tool")
+        # A future's process was killed: within a call, and after its result.
+        states = [("failed", "It was killed."), ("stopped", ""), ("done", "")]
+        for n, (until, state, why) in enumerate(
+            ((until, *one) for until in (at, at + 1) for one in states), 1
+        ):
+            (on.session.dir / f"context_{n}.jsonl").write_text("".join(lines[:until]))
+            journal.note({"op": "future", "n": n, "key": f"k{n}", "state": state, "why": why})
+        ends = [rebuild_world_line(on.session, (), n)[-1].event for n in range(1, 7)]
+        assert ends == [
+            TurnEnd("error", "It was killed.", killed=True),
+            TurnEnd("interrupted", killed=True),
+            TurnEnd("interrupted", killed=True),
+            TurnEnd("error", "It was killed."),
+            TurnEnd("interrupted"),
+            TurnEnd("done"),
+        ]
+        for n in (1, 2, 3):
+            model = TranscriptModel()
+            for record in rebuild_world_line(on.session, (), n):
+                model.apply(record)
+            (card,) = [block for block in model.blocks if isinstance(block, ToolBlock)]
+            assert (card.state, card.was_killed) == ("stopped", True)
+            marks = [block.text for block in model.blocks if isinstance(block, MarkBlock)]
+            assert "Stopped by you" not in marks

@@ -99,7 +99,6 @@ CASES: dict[str, tuple[Callable[[str], object], list[str]]] = {
     ),
     "settings._ALONE": (settings._ALONE.fullmatch, [of("left_"), of("left_shift"), "iso_level" + of("3")]),
     "drafts._HASH": (drafts._HASH.fullmatch, [of("a"), of("0" * 63)]),
-    "drafts._WORD": (partial(drafts._WORD.sub, ""), [of("a"), of("a ")]),
     "drafts._CHIP": (drafts._CHIP.fullmatch, ["[Pasted " + of("1,"), "[Pasted 1 line, " + of("1"), of("[Pasted 1 line")]),
     "terminal_input._BACKGROUND_ANSWER": (told, [of("\x1b]11;"), "\x1b]11;" + of("r"), of("\x1b]11;r\x1b"), of("\x1b[?997;"), of("\x1b")]),
     "terminal_input._BEGUN_BACKGROUND": (told, [of("\x1b]1"), of("\x1b[?99"), of("\x1b]11;" + "r" * 30)]),

@@ -130,7 +130,7 @@ _OF_MOUNT_POINT = 0o444
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _FSOPEN, _FSCONFIG, _FSMOUNT, _CLOEXEC_MOUNT = 430, 431, 432, 1
 _SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
-_LOCK_EX, _LOCK_NB = 2, 4
+_LOCK_SH, _LOCK_EX, _LOCK_NB = 1, 2, 4
 _SET_LEASE, _READ_LEASE = 1024, 0
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
@@ -434,10 +434,14 @@ def _set_up(
     """Set up the mounts of a command in process 1 of its namespaces, and give up what that needs."""
     _lay_over(paths)
     covers = Covers()
+    kept = _kept_from_reset(said["layers"])
     laid = _layers(said["layers"], said["home"], paths["plain"], paths["layer"], covers)
     if said["private"]:
+        _make_folder(said["private"], 0o700)
         laid.append((PRIVATE_AT, _tree(said["private"])))
     _cover(paths, said["tmp"], sockets, laid, covers)
+    if kept >= 0:
+        os.close(kept)
     if said["network"] != "on":
         _raise_loopback()
     _drop_capabilities(() if own_user else _KEPT_CAPS)
@@ -943,6 +947,32 @@ def _within(whole: int, home: int, below: str) -> int:
     tree = _tree_at(place, below)
     os.close(place)
     return tree
+
+
+def _kept_from_reset(folder: str) -> int:
+    """Wait until no other process resets the layers of a work folder, and return a descriptor until whose end none begins to.
+
+    Args:
+        folder: their folder, which is made if it is gone; empty for none, for which -1 is returned.
+    """
+    if not folder:
+        return -1
+    path, flags = f"{folder}/reset", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        try:
+            lock = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            _make_folder(folder, 0o700)
+            continue
+        _libc.flock(lock, _LOCK_SH)
+        # The folder may have been moved away meanwhile.
+        try:
+            is_there = os.path.samestat(os.fstat(lock), os.stat(path))
+        except FileNotFoundError:
+            is_there = False
+        if is_there:
+            return lock
+        os.close(lock)
 
 
 def _taken_layer(folder: str) -> tuple[str, int]:

@@ -5,6 +5,8 @@ Installed programs of other projects lie in these caches (environments of Poetry
 folder, which outlives commands and sessions:
 
     sandbox/ID/folder           the work folder
+    sandbox/ID/reset            locked by a reset alone, and shared by commands that are set up and by what trims the layers
+    sandbox/ID/gone-*           what a reset is deleting
     sandbox/ID/N.lock           locked as long as a command uses the layer N
     sandbox/ID/N/upper/home     what commands wrote over caches in the home folder; NAME in its place: over one elsewhere
     sandbox/ID/N/work           the kernel's own files
@@ -310,7 +312,11 @@ def _name_of(path: str) -> str:
 
 # -- folders of the layers --------------------------------------------------------------------------------
 
-_VARIABLES, _NAMES = "variables", "folder"
+_VARIABLES, _NAMES, _GONE = "variables", "folder", "gone-"
+RESET_NAME = "reset"
+"""The name of the file that a reset locks, in the folder of the layers of a work folder (see `confine.py`)."""
+_OTHERS_S = 10.0
+"""The most seconds that a reset waits for another one, for commands that are set up and for what trims the layers."""
 _MOST_PATH_BYTES = 4096
 _MOST_FOLDERS = 2000
 _TRY = "import sys; sys.path.append(sys.argv[1]); import confine; confine.try_layers(sys.argv[2])"
@@ -350,12 +356,12 @@ def made_folder(environ: Mapping[str, str], work: str, folder: str = "") -> str:
         OSError: the folder cannot be created.
     """
     folder = folder or folder_of(environ, work)
-    variables = os.path.join(folder, _VARIABLES)
-    if not os.path.isdir(variables):
+    variables, name = os.path.join(folder, _VARIABLES), os.path.join(folder, _NAMES)
+    if not (os.path.isdir(variables) and os.path.isfile(name)):
         app_paths.make_private(Path(folder))
         os.makedirs(variables, mode=0o700, exist_ok=True)
-        Path(folder, _NAMES).write_bytes(os.fsencode(work))
         _link_settings(environ, variables)
+        Path(name).write_bytes(os.fsencode(work))
     return folder
 
 
@@ -451,15 +457,120 @@ def reset(environ: Mapping[str, str], work: str) -> Reset:
         OSError: not all of it could be removed.
     """
     folder = folder_of(environ, work)
-    n_bytes = size_of(folder)
     if not os.path.isdir(folder):
         return Reset(0, is_used=False)
-    with _unused(folder, wants=True) as (free, is_used):
-        for name in free:
-            place = os.path.join(folder, name)
-            if os.path.isdir(place):
-                remove_tree(place)
-    return Reset(n_bytes - size_of(folder), is_used=is_used)
+    own = -1
+    try:
+        with _without_others(folder, fcntl.LOCK_EX, wait_s=_OTHERS_S) as is_alone:
+            if not is_alone:
+                return Reset(0, is_used=True)
+            # Commands that begin wait for the lock, so what takes long is done without it.
+            gone = tempfile.mkdtemp(prefix=_GONE, dir=folder)
+            own = _opened_alone(gone)
+            with _unused(folder, wants=True) as (free, is_used):
+                _move_away(folder, free, gone)
+                if _VARIABLES in free:
+                    _link_settings(environ, variables_folder(folder))
+        n_bytes = sum(map(size_of, _inner_or_none(gone)))
+        remove_tree(gone)
+    finally:
+        if own >= 0:
+            os.close(own)
+    with contextlib.suppress(OSError), _without_others(folder, fcntl.LOCK_SH) as is_free:
+        if is_free:
+            _remove_left(folder)
+    return Reset(n_bytes, is_used=is_used)
+
+
+def _move_away(folder: str, names: Iterable[str], to: str) -> None:
+    """Move the contents of parts of the layers of a work folder into another folder.
+
+    The folders that a command may have found already, and opens next, stay where they are, empty.
+    """
+    found: list[str] = []
+    for name in names:
+        place = os.path.join(folder, name)
+        if name == "plain":
+            found += [inner for one in _inner_or_none(place) for inner in _inner_or_none(one)]
+        elif name == _VARIABLES:
+            found += _inner_or_none(place)
+        elif os.path.isdir(place):
+            found.append(place)
+    for number, place in enumerate(found):
+        target = os.path.join(to, str(number))
+        try:
+            os.rename(place, target)
+        except PermissionError:
+            # A folder that moves has to be writable itself.
+            os.chmod(place, 0o700)
+            os.rename(place, target)
+
+
+def _remove_left(folder: str) -> None:
+    """Remove what resets that were killed left behind. No reset may begin meanwhile."""
+    for path in _inner_or_none(folder):
+        if not os.path.basename(path).startswith(_GONE):
+            continue
+        with contextlib.suppress(OSError):
+            lock = _opened_alone(path)
+            try:
+                remove_tree(path)
+            finally:
+                os.close(lock)
+
+
+def _opened_alone(path: str) -> int:
+    """Open a folder that is deleted, so that nobody else deletes it, and return its descriptor.
+
+    Raises:
+        BlockingIOError: somebody deletes it.
+        OSError: it cannot be opened.
+    """
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if isinstance(error, BlockingIOError):
+            os.close(lock)
+            raise
+        # The file system has no locks.
+    return lock
+
+
+@contextlib.contextmanager
+def _without_others(folder: str, how: int, *, wait_s: float = 0.0) -> Generator[bool]:
+    """Lock the layers of a work folder, and yield whether that was possible in time.
+
+    Args:
+        folder: their folder, which exists.
+        how: `fcntl.LOCK_EX` for a reset, `fcntl.LOCK_SH` for anything else that must not be in its way.
+        wait_s: the most seconds to wait for others.
+
+    Raises:
+        OSError: the lock cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(os.path.join(folder, RESET_NAME), flags, 0o600)
+    try:
+        yield _locked(lock, how) or (wait_s > 0 and _locked_in_time(lock, how, wait_s))
+    finally:
+        os.close(lock)
+
+
+def _locked_in_time(lock: int, how: int, wait_s: float) -> bool:
+    """Lock a file as soon as others let go; return False if they do not in time."""
+    own = os.dup(lock)
+
+    def wait() -> None:
+        # Both descriptors have one lock. If nobody wants it any more, it is gone with the last of them.
+        with contextlib.suppress(OSError):
+            fcntl.flock(own, how)
+        os.close(own)
+
+    waiting = threading.Thread(target=wait, name="reset", daemon=True)
+    waiting.start()
+    waiting.join(wait_s)
+    return not waiting.is_alive()
 
 
 @contextlib.contextmanager
@@ -495,10 +606,10 @@ def _unused(folder: str, *, wants: bool = False) -> Generator[tuple[list[str], b
             os.close(lock)
 
 
-def _locked(lock: int) -> bool:
-    """Lock the layer of a descriptor; return False if a process holds it."""
+def _locked(lock: int, how: int = fcntl.LOCK_EX) -> bool:
+    """Lock the file of a descriptor, such as that of a layer; return False if a process holds it."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
@@ -567,9 +678,15 @@ def _parts(top: str, below: str = "") -> Iterator[str]:
 
 
 def _inner(path: str) -> list[str]:
+    """Return what is in a folder; the path itself if it is not one."""
     with contextlib.suppress(OSError):
         return [os.path.join(path, name) for name in os.listdir(path)]
     return [path]
+
+
+def _inner_or_none(path: str) -> list[str]:
+    """Return what is in a folder; nothing if it is not one."""
+    return [inner for inner in _inner(path) if inner != path]
 
 
 def trim(environ: Mapping[str, str], work: str) -> int:
@@ -587,7 +704,8 @@ def trim(environ: Mapping[str, str], work: str) -> int:
     top, own = layers_dir(environ), folder_of(environ, work)
     freed = 0
     with contextlib.suppress(OSError):
-        freed += _trim_folder(own, MOST_BYTES)
+        with _without_others(own, fcntl.LOCK_SH) as is_mine:
+            freed += _trim_folder(own, MOST_BYTES) if is_mine else 0
         others = [os.path.join(top, name) for name in os.listdir(top)]
         others = [path for path in others if path != own and os.path.isdir(path)]
         sizes = {path: size_of(path) for path in others}
@@ -595,12 +713,29 @@ def trim(environ: Mapping[str, str], work: str) -> int:
         for path in sorted(others, key=_used_at):
             if too_many <= 0:
                 break
-            with contextlib.suppress(OSError), _unused(path) as (_, is_used):
-                if not is_used and _used_at(path) < time.time() - _DAY_S:
-                    remove_tree(path)
+            with contextlib.suppress(OSError):
+                if gone := _moved_away_whole(path, top):
+                    remove_tree(gone)
                     too_many -= sizes[path]
                     freed += sizes[path]
     return freed
+
+
+def _moved_away_whole(folder: str, top: str) -> str:
+    """Move the layers of a work folder to another name if no command used them for a day, and return the path; empty if one did.
+
+    Raises:
+        OSError: they cannot be moved.
+    """
+    with _without_others(folder, fcntl.LOCK_EX) as is_alone:
+        if not is_alone:
+            return ""
+        with _unused(folder) as (_, is_used):
+            if is_used or _used_at(folder) >= time.time() - _DAY_S:
+                return ""
+            gone = tempfile.mkdtemp(prefix=f".{_GONE}", dir=top)
+            os.rename(folder, gone)
+            return gone
 
 
 def _used_at(folder: str) -> float:
@@ -612,6 +747,7 @@ def _used_at(folder: str) -> float:
 
 def _trim_folder(folder: str, most: int) -> int:
     freed = 0
+    _remove_left(folder)
     with _unused(folder) as (free, _):
         for name in free:
             with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from kimi_tui.app_paths import home_of
+from kimi_tui.app_paths import home_of, reason_of
 from kimi_tui.filesystem import all_is_read
 from kimi_tui.temporary_folders import TemporaryFolder
 from kimi_tui.tools.prepared import (
@@ -609,7 +609,7 @@ def trouble_with(sandbox: Sandbox) -> str:
         with TemporaryFolder("trial", awaited=True) as place:
             return _trouble_in(sandbox, Path(place.path))
     except OSError as error:
-        return f"the test could not write its files: {error.strerror or error}"
+        return f"the test could not write its files: {reason_of(error)}"
 
 
 def _trouble_in(sandbox: Sandbox, top: Path) -> str:

@@ -18,7 +18,7 @@ from kimi_tui.agent_parts import parts_of
 from kimi_tui.app_paths import data_dir, reason_of, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.daemon_threads import in_daemon_thread
-from kimi_tui.launch import FORKED, CannotOpen, Launch
+from kimi_tui.launch import FORKED, NEWEST, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
@@ -455,7 +455,7 @@ class ConversationController:
         if self.drafts is not None:
             await self.drafts.close()
         lost = await self._release()
-        self._note_unsent()
+        await asyncio.to_thread(self._keep_unsent)
         opened, self._opened = self._opened, None
         demo = opened.demo if opened is not None else None
         if demo is not None and demo is not goes_on:
@@ -470,18 +470,26 @@ class ConversationController:
             return
         if self.drafts is not None:
             self.drafts.keep_at_once()
-        self._note_unsent()
+        self._keep_unsent()
         if self._session_id and self.soul is not None:
             self.resume_hint = resume_hint(self.state.title, self._session_id)
 
-    def _note_unsent(self) -> None:
-        """Set `unsent_text` to the text that could not be stored."""
-        if not self.launch.demo:
-            from kimi_tui.tui.main.drafts import words_not_kept
+    def _keep_unsent(self) -> None:
+        """Store the text that no open session has stored, and set `unsent_text` to what could not be stored. It blocks."""
+        if self.launch.demo:
+            return
+        from kimi_tui.tui.main.drafts import Unsent
 
-            waiting = self._inbox.unkept if self._inbox is not None else ()
-            draft = self._bench.prompt.area.draft
-            self.unsent_text = words_not_kept(waiting, draft, self.drafts)
+        bench, drafts = self._bench, self.drafts
+        waiting = self._inbox.unkept if self._inbox is not None else ()
+        unsent = Unsent.of(waiting, bench.prompt.area.draft, drafts, bench.images)
+        if drafts is not None and drafts.is_given_back:
+            self.unsent_text = unsent.words(drafts.trouble)
+            return
+        launch = self.launch
+        # A fork that was not opened does not exist any more.
+        resume = None if launch.fork else "" if launch.resume == NEWEST else launch.resume
+        self.unsent_text = unsent.keep(launch.kept_in or data_dir(), launch.work_dir, resume)
 
     async def _release(self) -> str:
         """Stop running work, save, and release the engine; return a sentence on parts that could not be saved."""

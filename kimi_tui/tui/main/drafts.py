@@ -15,13 +15,21 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kimi_tui.app_paths import reason_of
 from kimi_tui.display_names import CHIP
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import clean, clean_pasted
-from kimi_tui.session.unsent import WAITING, finish_writing, read_json, write_json
+from kimi_tui.session.unsent import (
+    DRAFT,
+    WAITING,
+    finish_writing,
+    read_json,
+    write_draft_text,
+    write_json,
+)
 from kimi_tui.tui.main.workbench import Workbench
 from kimi_tui.tui.prompt.area import Draft, chip_of
 
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from kimi_tui.images import Image
     from kimi_tui.session.session import Session
     from kimi_tui.soul.kimisoul import KimiSoul
+    from kimi_tui.tui.prompt.image_chips import ImageChips
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +50,12 @@ _MOST_PRINTED = 10_000
 DRAFT_S = 1.0
 """Seconds from the first key of a change until the draft is stored."""
 
-DRAFT = "draft.json"
 IMAGES = "unsent_images"
 """A folder: each image under the hash of its content, and `index.json`, which maps chips to images."""
 MOST_IMAGES = 50
 MOST_IMAGE_BYTES = 64 << 20
 """Maximum bytes of all images of a draft. Further ones are not kept, and the user is told so when the draft comes back."""
 _INDEX = "index.json"
-_WORD = re.compile(r"\S+")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MOST = 100
 """The largest number of chips of a draft."""
@@ -231,24 +238,72 @@ class Drafts:
         self._is_closed = True
 
 
-def words_not_kept(waiting: Sequence[str], draft: Draft, drafts: Drafts | None) -> str:
-    """Return the unsent text that is not on the disk, for the user to copy from the terminal; empty for none.
+class Unsent(NamedTuple):
+    """The unsent text at the end of the program that is not on the disk.
 
-    Args:
-        waiting: the waiting messages that are not on the disk.
-        draft: the draft in the prompt.
-        drafts: the stored draft; None if the session was never open.
+    Attributes:
+        draft: the draft in the prompt, if it is not stored.
+        waiting: the waiting messages that are not stored.
+        images: the images behind the chips of both, by chip, as far as they are in memory.
     """
-    texts = list(waiting)
-    trouble = drafts.trouble if drafts is not None else ""
-    if draft != (drafts.kept_draft if drafts is not None else Draft()):
-        text = _without_keys(draft.text)
-        for chip, pasted in draft.pastes.items():
+
+    draft: Draft = Draft()
+    waiting: tuple[str, ...] = ()
+    images: Mapping[str, Image] = MappingProxyType({})
+
+    @classmethod
+    def of(
+        cls, waiting: Sequence[str], draft: Draft, drafts: Drafts | None, chips: ImageChips
+    ) -> Unsent:
+        """Return what is unsent and not stored.
+
+        Args:
+            waiting: the waiting messages that are not on the disk.
+            draft: the draft in the prompt.
+            drafts: the stored draft; None if the session was never open.
+            chips: the images behind the chips.
+        """
+        if draft == (drafts.kept_draft if drafts is not None else Draft()):
+            draft = Draft()
+        named = {c: one for text in (draft.text, *waiting) for c, one in chips.of(text).items()}
+        images = {chip: one.image for chip, one in named.items() if one.image is not None}
+        return cls(draft, tuple(waiting), images)
+
+    def words(self, trouble: str) -> str:
+        """Return the text for the user to copy from the terminal, with the reason why it could not be stored; empty for none."""
+        from kimi_tui.tools.credentials import command_without_keys
+
+        text = command_without_keys(self.draft.text)
+        for chip, pasted in self.draft.pastes.items():
             text = text.replace(chip, pasted, 1)
-        texts.append(text)
-    words = clean("\n\n".join(text for text in texts if text.strip()))[:_MOST_PRINTED]
-    why = f": {trouble}" if trouble else ""
-    return f"your unsent text could not be saved{why}. The text was:\n{words}" if words else ""
+        texts = (*self.waiting, text)
+        words = clean("\n\n".join(text for text in texts if text.strip()))[:_MOST_PRINTED]
+        why = f": {trouble}" if trouble else ""
+        return f"your unsent text could not be saved{why}. The text was:\n{words}" if words else ""
+
+    def keep(self, root: Path, work_dir: Path, session_id: str | None) -> str:
+        """Store it without an open session; return the text to print if that is not possible, else an empty one. It blocks.
+
+        Args:
+            root, work_dir, session_id: as for `keep_for_next_start`.
+        """
+        if not self.words(""):
+            return ""
+        from kimi_tui.session.kept_text import keep_for_next_start
+        from kimi_tui.tools.credentials import command_without_keys
+
+        text = command_without_keys(self.draft.text)
+        try:
+            folder = keep_for_next_start(
+                root, work_dir, session_id, text, self.draft.pastes, self.waiting
+            )
+        except OSError as error:
+            return self.words(reason_of(error))
+        with contextlib.suppress(OSError):
+            # A chip whose image is missing is named when the text comes back.
+            if self.images:
+                write_images(folder, {**read_images(folder), **self.images})
+        return ""
 
 
 def _take_over(session: Session) -> None:
@@ -267,21 +322,9 @@ def write_draft(folder: Path, draft: Draft) -> None:
     Raises:
         OSError: the draft could not be stored.
     """
-    text = _without_keys(draft.text)
-    record = {"text": text, "pastes": dict(draft.pastes)}
-    write_json(folder / DRAFT, record if text else None)
+    from kimi_tui.tools.credentials import command_without_keys
 
-
-def _without_keys(text: str) -> str:
-    """Return the text as it is stored: a command without words that are a key, or may become one; a message unchanged."""
-    if not text.startswith("/"):
-        return text
-    from kimi_tui.tools.credentials import is_key, may_begin_key
-
-    def kept(found: re.Match[str]) -> str:
-        return "" if is_key(found[0]) or may_begin_key(found[0]) else found[0]
-
-    return _WORD.sub(kept, text)
+    write_draft_text(folder, command_without_keys(draft.text), draft.pastes)
 
 
 def read_draft(folder: Path) -> Draft:

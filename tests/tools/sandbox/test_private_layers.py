@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import os
@@ -11,12 +12,16 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.covered import command_of, is_covered, needs_landlock, whole_sandbox
 from support.sandbox_targets import USERS, give, number_of
+from support.watching import until
 
+from kimi_tui.filesystem import remove_tree
 from kimi_tui.tools.sandbox import confine, layers
 from kimi_tui.tools.sandbox.layers import (
     Caches,
@@ -201,6 +206,78 @@ async def test_commands_at_the_same_time_write_to_layers_of_their_own(
     assert not gone.is_used
     assert gone.n_bytes > 0
     assert await said(own, "ls ~/.cache/pip", top) == "http-v2"
+    own.remove_temporary()
+
+
+def test_resets_at_the_same_time_wait_for_one_another(
+    environ: dict[str, str], top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = str(top / "work")
+    folder = Path(made_folder(environ, work))
+    (folder / "0.lock").touch()
+    (folder / "0/upper").mkdir(parents=True)
+    (folder / "0/upper/file").write_text("x" * 10_000)
+    begins, goes_on = threading.Event(), threading.Event()
+    moved = layers._move_away
+
+    def slowly(*args: Any) -> None:
+        begins.set()
+        goes_on.wait(20)
+        moved(*args)
+
+    monkeypatch.setattr(layers, "_move_away", slowly)
+    with ThreadPoolExecutor() as pool:
+        one = pool.submit(layers.reset, environ, work)
+        assert begins.wait(20)
+        # Others that are at it are waited for, but not for ever.
+        monkeypatch.setattr(layers, "_OTHERS_S", 0.01)
+        assert layers.reset(environ, work) == layers.Reset(0, is_used=True)
+        monkeypatch.setattr(layers, "_OTHERS_S", 20.0)
+        other = pool.submit(layers.reset, environ, work)
+        # What another one is deleting is none of this one's business; what a killed one left is.
+        deleting, left = folder / "gone-a", folder / "gone-b"
+        for gone in (deleting, left):
+            (gone / "0").mkdir(parents=True)
+        lock = os.open(deleting, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        goes_on.set()
+        assert one.result() == layers.Reset(one.result().n_bytes, is_used=False)
+        assert one.result().n_bytes >= 10_000
+        assert other.result() == layers.Reset(0, is_used=False)
+    names = ["0.lock", "folder", "reset", "variables"]
+    assert sorted(os.listdir(folder)) == [names[0], names[1], deleting.name, *names[2:]]
+    os.close(lock)
+    layers.reset(environ, work)
+    assert sorted(os.listdir(folder)) == names
+
+
+async def test_a_command_that_begins_during_a_reset_finds_its_folders(
+    environ: dict[str, str], top: Path
+) -> None:
+    own = Sandbox("full", SandboxSettings(), environ) if whole_sandbox(HERE) else None
+    assert own is not None
+    if not own.is_layered:
+        pytest.skip("there are no overlays on this machine: nothing was tried")
+    script = ["/bin/sh", "-c", "echo x > ~/.cache/x && echo x > ~/.cache/pip/x && echo ran"]
+    work = top / "work"
+    confined = await asyncio.to_thread(own.confined, script, work)
+    folder = Path(folder_of(environ, str(work)))
+    (folder / "variables/npm").mkdir()
+    await asyncio.to_thread(own.reset, work)
+    assert os.listdir(folder / "variables") == []
+    assert (await command_of(confined, work).run()).output.text == "ran\n"
+    reset = os.open(folder / "reset", os.O_RDONLY)
+    fcntl.flock(reset, fcntl.LOCK_EX)
+    waiting = asyncio.create_task(command_of(confined, work).run())
+    blocked, inode = Path("/proc/locks"), f":{os.fstat(reset).st_ino} "
+    assert await until(
+        lambda: any("->" in line and inode in line for line in blocked.read_text().splitlines())
+    )
+    # Another program removes all of it if nothing used it for a day.
+    await asyncio.to_thread(remove_tree, folder)
+    os.close(reset)
+    assert (await waiting).output.text == "ran\n"
+    assert sorted(os.listdir(folder)) == ["0", "0.lock", "plain", "reset", "variables"]
     own.remove_temporary()
 
 

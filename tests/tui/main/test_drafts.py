@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import stat
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,12 +22,13 @@ from kimi_tui.images import read_image
 from kimi_tui.launch import NEWEST
 from kimi_tui.session.store import SessionStore
 from kimi_tui.session.unsent import WAITING, finish_writing, read_waiting, write_waiting
+from kimi_tui.soul import assembly
 from kimi_tui.tui.main.drafts import (
     DRAFT,
     IMAGES,
+    Unsent,
     read_draft,
     read_images,
-    words_not_kept,
     write_draft,
     write_images,
 )
@@ -316,6 +320,68 @@ async def test_trouble_that_the_watchdog_met_first_is_told_of_once(home: Path) -
         assert not drafts.trouble
 
 
+@asynccontextmanager
+async def never_open(
+    home: Path, server: ChatServer, resume: str | None = None
+) -> AsyncIterator[Desk]:
+    """Yield an app whose session is not open before its end."""
+
+    async def opened(**parts: object) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembly, "open_soul", opened)
+        async with desk(home, server.base_url, resume=resume, capabilities=SEES) as one:
+            yield one
+
+
+async def test_text_from_before_the_session_is_open_is_kept_and_given_back(home: Path) -> None:
+    async with ChatServer() as server:
+        async with never_open(home, server) as one:
+            await one.say("a message")
+            await one.pilot.press(*"draft ")
+            one.screen.prompt.area.post_message(events.Paste(LONG))
+            await one.until(lambda: "[Pasted 30 lines]" in one.screen.prompt.area.text)
+        assert not one.app.unsent_text
+        # It is kept with the session that is continued, if there is one; none is listed.
+        assert not SessionStore(home).list()
+        async with desk(home, server.base_url, capabilities=SEES) as one:
+            await one.ready()
+            await one.until(lambda: "a message" in one.screen.prompt.area.text)
+            assert one.screen.prompt.area.text.count("draft [Pasted 30 lines]") == 1
+            assert one.screen.prompt.area.draft.pastes == {"[Pasted 30 lines]": LONG}
+
+
+@pytest.mark.exhaustive
+async def test_text_from_before_a_session_is_continued_is_kept_with_it(home: Path) -> None:
+    async with ChatServer() as server:
+        server.script(say("Well."))
+        async with desk(home, server.base_url) as one:
+            await one.ready()
+            await one.say("hello")
+            await one.idle()
+            await one.pilot.press(*"old")
+        async with never_open(home, server, NEWEST) as one:
+            image = read_image(saved(noise(8)), "a.png")
+            await one.pilot.press(*"new ")
+            one.screen.prompt.area.insert(one.screen.bench.images.add(image))
+        assert not one.app.unsent_text
+        async with desk(home, server.base_url, resume=NEWEST, capabilities=SEES) as one:
+            await one.ready()
+            await one.until(lambda: "new [image " in one.screen.prompt.area.text)
+            assert "old" in one.screen.prompt.area.text
+            assert not one.screen.bench.images.lost(one.screen.prompt.area.text)
+
+
+async def test_text_that_cannot_be_kept_without_a_session_is_printed(home: Path) -> None:
+    async with ChatServer() as server:
+        async with never_open(home, server) as one:
+            await one.pilot.press(*"precious")
+            (home / "sessions").write_text("no folder")
+        assert one.app.unsent_text.endswith("The text was:\nprecious")
+        assert "could not be saved: " in one.app.unsent_text
+
+
 @pytest.mark.exhaustive
 async def test_what_a_killed_program_left_of_a_draft_is_given_back_or_removed(home: Path) -> None:
     async with ChatServer() as server:
@@ -360,7 +426,7 @@ def test_a_key_behind_a_command_is_not_kept(tmp_path: Path, key: str) -> None:
     write_draft(tmp_path, Draft(f"/model {key}"))
     assert key not in (tmp_path / DRAFT).read_text("utf-8")
     assert read_draft(tmp_path).text == "/model "
-    assert key not in words_not_kept((), Draft(f"/model {key}"), None)
+    assert key not in Unsent(Draft(f"/model {key}")).words("")
     # A key in a message is a part of the user's text, and is stored.
     write_draft(tmp_path, Draft(f"Look at {key}"))
     assert read_draft(tmp_path).text == f"Look at {key}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from support.chat_server import ChatServer, say
 from support.screens import Desk, talk
 
 from kimi_tui.soul.parts import Lines
+from kimi_tui.tui import world_line_view
 from kimi_tui.tui.main import world_line_viewer
 from kimi_tui.tui.preview.screen import RewindScreen
 from kimi_tui.tui.transcript.transcript import Transcript
@@ -269,3 +270,33 @@ async def test_of_what_a_dmail_would_take_the_words_of_the_user_stay(one: Desk) 
     await one.until(lambda: bool(grey(one)) and "Message" not in "".join(grey(one)))
     await press("escape")
     await one.until(lambda: "Message 2" in "".join(grey(one)))
+
+
+async def test_a_line_that_takes_long_is_said_to_be_read(
+    one: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lets_on = asyncio.Event()
+    real = world_line_view.in_slices
+
+    async def slowly(steps: Generator[None], seconds: float) -> None:
+        await lets_on.wait()
+        await real(steps, seconds)
+
+    await one.say("/rewind 4")
+    await one.until(lambda: isinstance(one.app.screen, RewindScreen))
+    await one.pilot.press("enter")
+    await one.until(lambda: 1 in one.screen.bench.views.timeline.model.tree.lines)
+    monkeypatch.setattr(world_line_view, "in_slices", slowly)
+    await one.say("/worldline 1")
+    await one.until(lambda: bool(one.screen.query(WorldLineTranscript)))
+    line = one.screen.query_one(WorldLineTranscript)
+    await one.until(lambda: line.reading == "Reading world line 1")
+    assert any("Reading world line 1" in row for row in chat(one))
+    lets_on.set()
+    await one.sees("Words 3.10")
+    assert not line.reading
+    await one.pilot.press("escape")
+    monkeypatch.setattr(world_line_view, "TOLD_AFTER_S", 60.0)
+    await one.say("/worldline 1")
+    await one.sees("Words 3.10")
+    assert not one.screen.query_one(WorldLineTranscript).reading
