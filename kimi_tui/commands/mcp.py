@@ -19,6 +19,7 @@ from kimi_tui.mcp.config import (
     BadEntry,
     Found,
     ServerConfig,
+    check_encryption,
     configured,
     read_entries,
     server_of,
@@ -176,6 +177,8 @@ def _add(options: Any, command: Sequence[str]) -> int:
             entry["headers"] = dict(options.header)
     path = _file(project=options.project)
     made = server_of(options.name, entry, path, "user")
+    if made.headers and "${" not in made.url:
+        check_encryption(made)
     existed = _has(path, options.name)
     write_entry(path, options.name, entry)
     verb = "Replaced" if existed else "Added"
