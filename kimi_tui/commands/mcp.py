@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
 import time
 from argparse import ArgumentTypeError
@@ -346,6 +347,9 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
 
     reader = asyncio.StreamReader(limit=64 << 10)
     try:
+        if not sys.stdin.isatty() and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+            # The event loop takes /dev/null for a pipe, and then cannot wait for it.
+            raise ValueError("nobody can paste anything")
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
         )
