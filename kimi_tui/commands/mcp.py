@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
 import time
 from argparse import ArgumentTypeError
@@ -19,6 +20,7 @@ from kimi_tui.mcp.config import (
     BadEntry,
     Found,
     ServerConfig,
+    check_encryption,
     configured,
     read_entries,
     server_of,
@@ -176,6 +178,8 @@ def _add(options: Any, command: Sequence[str]) -> int:
             entry["headers"] = dict(options.header)
     path = _file(project=options.project)
     made = server_of(options.name, entry, path, "user")
+    if made.headers and "${" not in made.url:
+        check_encryption(made)
     existed = _has(path, options.name)
     write_entry(path, options.name, entry)
     verb = "Replaced" if existed else "Added"
@@ -343,6 +347,9 @@ async def _login(config: ServerConfig, *, opens: bool) -> int:
 
     reader = asyncio.StreamReader(limit=64 << 10)
     try:
+        if not sys.stdin.isatty() and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+            # The event loop takes /dev/null for a pipe, and then cannot wait for it.
+            raise ValueError("nobody can paste anything")
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
         )

@@ -14,7 +14,7 @@ from acp import schema
 
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
-from kimi_tui.mcp.config import BadEntry, ServerConfig, check_url, configured
+from kimi_tui.mcp.config import BadEntry, ServerConfig, check_encryption, check_url, configured
 from kimi_tui.mcp.permissions import Permissions
 from kimi_tui.mcp.process import program_path
 from kimi_tui.tools.programs import is_planted
@@ -108,6 +108,7 @@ def _told(
         raise _NotHanded(f"the variable {some_of(list(unset), 3)} is not set")
     if made.transport != "stdio":
         check_url(made.url)
+        check_encryption(made)
         headers = [schema.HttpHeader(name=name, value=value) for name, value in made.headers]
         if made.transport == "http":
             if not http:

@@ -24,6 +24,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -156,6 +157,7 @@ class FutureChild:
         self._turn_over = asyncio.Event()
         self._held: ev.EventRecord | None = None
         self._prices: Mapping[str, object] = {}
+        self._began_at = time.time()
 
     async def run(self) -> int:
         """Run to the end; return the exit code."""
@@ -360,6 +362,7 @@ class FutureChild:
     # -- the check -------------------------------------------------------------------------------
 
     async def _check(self, soul: KimiSoul) -> None:
+        from kimi_tui.futures.own_checks import remove_new_caches
         from kimi_tui.tools.past_command import last_lines
         from kimi_tui.tools.process import RunningCommand, child_environment
         from kimi_tui.tools.sandbox.policy import NoSandbox
@@ -370,6 +373,7 @@ class FutureChild:
         environ, words = child_environment(os.environ), tuple[str, ...]()
         await soul.sandbox_ready()
         try:
+            await asyncio.to_thread(remove_new_caches, work, self._began_at)
             if soul.sandbox is not None:
                 confined = await asyncio.to_thread(
                     soul.sandbox.confined, argv, work, network=order.network

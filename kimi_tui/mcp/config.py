@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import make_private, mcp_files, short
+from kimi_tui.base_url import host_of, is_loopback
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
 
@@ -282,6 +283,33 @@ def check_url(url: str) -> None:
         )
     if parts.username or parts.password:
         raise BadEntry("its address has a user or a password; put them into headers")
+
+
+def check_encryption(config: ServerConfig, *, has_login: bool = False) -> None:
+    """Check that no secret crosses a network unencrypted. As with models' servers, each header may be one.
+
+    Args:
+        config: the server, with variables replaced.
+        has_login: whether the token of a login is sent too.
+
+    Raises:
+        BadEntry: one would; the text says to which host, and what to do.
+    """
+    host = host_of(config.url)
+    if config.url.lower().startswith("https://") or is_loopback(host):
+        return
+    if config.token_variable:
+        what, remedy = f"the token of {config.token_variable}", 'leave out "bearerTokenEnvVar"'
+    elif config.headers:
+        what, remedy = "its headers", "leave out the headers"
+    elif has_login:
+        what, remedy = "its login", "use it without one"
+    else:
+        return
+    raise BadEntry(
+        f"{what} would be sent to {one_line(host)[:60]} unencrypted; use https, or {remedy} "
+        f"({short(config.path)})"
+    )
 
 
 class _Entry:

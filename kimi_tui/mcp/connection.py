@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from kimi_tui.app_paths import reason_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import ServerConfig
-from kimi_tui.mcp.oauth import check_near
+from kimi_tui.mcp.oauth import client_of
 from kimi_tui.mcp.process import ServerStart
 from kimi_tui.mcp.transport import StdioTransport, as_transport, repaired
 from kimi_tui.program import VERSION
@@ -312,11 +312,6 @@ async def _http(
     ended: asyncio.Event,
 ) -> object:
     """Return the transport of a server with an address. Redirects to other hosts are not followed by the package."""
-
-    async def guard(request: httpx2.Request) -> None:
-        await check_near(request, config)
-
-    hooks = {"request": [guard]}
     if config.transport == "sse":
 
         def client(
@@ -324,9 +319,7 @@ async def _http(
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(
-                headers=headers, timeout=timeout, auth=auth, event_hooks=hooks
-            )
+            return client_of(config, headers, timeout, auth)
 
         made = sse_client(
             config.url,
@@ -338,11 +331,7 @@ async def _http(
         )
         return repaired(made, ended.set)
     timeout = httpx2.Timeout(_HTTP_S, read=max(config.tool_timeout_s, 3600.0))
-    http = await stack.enter_async_context(
-        httpx2.AsyncClient(
-            headers=dict(config.headers), timeout=timeout, auth=auth, event_hooks=hooks
-        )
-    )
+    http = await stack.enter_async_context(client_of(config, dict(config.headers), timeout, auth))
     made = streamable_http_client(config.url, http_client=http, max_sse_event_size=_LONGEST_EVENT)
     return repaired(made, ended.set)
 

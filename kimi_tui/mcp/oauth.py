@@ -16,7 +16,7 @@ import json
 import logging
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -34,9 +34,10 @@ from pydantic import ValidationError
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import data_dir, make_private
+from kimi_tui.base_url import is_loopback
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
-from kimi_tui.mcp.config import ServerConfig
+from kimi_tui.mcp.config import BadEntry, ServerConfig, check_encryption
 from kimi_tui.tools.web.addresses import is_public, literal_address
 
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
@@ -48,6 +49,8 @@ _EARLY_S = 30.0
 _MAX_BYTES = 1 << 20
 _MAX_REQUEST = 16 << 10
 _PATH = "/callback"
+_LOOPBACK = ("all://localhost", "all://*.localhost", "all://127.0.0.0/8", "all://[::1]")
+"""This machine's addresses (`is_loopback`) in the form of the HTTP library."""
 
 
 class LoginNeeded(Exception):
@@ -161,10 +164,15 @@ class _NoLogin(httpx2.Auth):
 
 
 def kept_login(config: ServerConfig) -> httpx2.Auth:
-    """Return the login of a server for a session. It reads a file, so call it in a thread."""
+    """Return the login of a server for a session. It reads a file, so call it in a thread.
+
+    Raises:
+        BadEntry: its token would be sent unencrypted.
+    """
     keeping = Keeping(config)
     if not keeping.read().get("tokens"):
         return _NoLogin()
+    check_encryption(config, has_login=True)
 
     async def needed(_: str = "") -> Any:
         raise LoginNeeded
@@ -203,21 +211,43 @@ def _redirect(keeping: Keeping, config: ServerConfig) -> str:
     return f"http://127.0.0.1:{port}{_PATH}"
 
 
+def client_of(
+    config: ServerConfig,
+    headers: Mapping[str, str] | None,
+    timeout: httpx2.Timeout | float | None,
+    auth: httpx2.Auth | None,
+) -> httpx2.AsyncClient:
+    """Return an HTTP client for the address of a server. Each request is checked by `check_near`, and none to this machine uses a
+    proxy of the environment: it would carry unencrypted tokens away from it.
+    """
+
+    async def guard(request: httpx2.Request) -> None:
+        await check_near(request, config)
+
+    return httpx2.AsyncClient(
+        headers=headers,
+        timeout=timeout,
+        auth=auth,
+        event_hooks={"request": [guard]},
+        mounts=dict.fromkeys(_LOOPBACK),
+    )
+
+
 async def check_near(request: httpx2.Request, config: ServerConfig) -> None:
-    """Check that a login does not lead a public server's answers to this machine or its network.
+    """Check that a login does not lead a public server's answers to this machine or its network, and no token over a network
+    unencrypted.
 
     Raises:
-        LoginFailed: it does, or leads to an address that is not encrypted.
+        LoginFailed: it does.
     """
     url, own = request.url, urlsplit(config.url)
     if (url.scheme, url.host, url.port) == (own.scheme, own.hostname, own.port):
         return
-    if await _is_near(own.hostname or ""):
-        return
+    is_near = await _is_near(own.hostname or "")
     shown = one_line(f"{url.scheme}://{url.host}")[:120]
-    if url.scheme != "https":
+    if url.scheme != "https" and not (is_near and is_loopback(url.host)):
         raise LoginFailed(f"its login leads to {shown}, which is not encrypted")
-    if await _is_near(url.host):
+    if not is_near and await _is_near(url.host):
         raise LoginFailed(f"its login leads to {shown}, which is on this machine or its network")
 
 
@@ -248,8 +278,12 @@ async def login(
         pasted: returns the address to which the browser was sent, as the person pastes it; None if nobody can.
 
     Raises:
-        LoginFailed: it did not succeed.
+        LoginFailed: it did not succeed, or the token would be sent unencrypted.
     """
+    try:
+        check_encryption(config, has_login=True)
+    except BadEntry as bad:
+        raise LoginFailed(str(bad)) from bad
     keeping = Keeping(config)
     await asyncio.to_thread(keeping.change, tokens=None, ends_at=None, metadata=None)
     got: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
@@ -270,7 +304,7 @@ async def login(
     async def on_redirect(url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme != "https" and not (
-            parts.scheme == "http" and await _is_near(parts.hostname or "")
+            parts.scheme == "http" and is_loopback(parts.hostname or "")
         ):
             raise LoginFailed(
                 f'the address of its login page does not begin with https://: "{one_line(url)[:120]}"'
@@ -318,10 +352,6 @@ async def _run(config: ServerConfig, provider: OAuthClientProvider) -> None:
     Raises:
         LoginFailed: the server wants none, or refused it.
     """
-
-    async def guard(request: httpx2.Request) -> None:
-        await check_near(request, config)
-
     hello = {
         "jsonrpc": "2.0",
         "id": 0,
@@ -338,9 +368,7 @@ async def _run(config: ServerConfig, provider: OAuthClientProvider) -> None:
         "mcp-protocol-version": "2025-06-18",
     }
     async with (
-        httpx2.AsyncClient(
-            auth=provider, headers=headers, timeout=30.0, event_hooks={"request": [guard]}
-        ) as client,
+        client_of(config, headers, 30.0, provider) as client,
         client.stream(
             "POST" if config.transport == "http" else "GET", config.url, json=hello
         ) as response,

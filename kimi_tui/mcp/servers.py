@@ -24,7 +24,7 @@ from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp import package
-from kimi_tui.mcp.config import BadEntry, Found, ServerConfig, check_url
+from kimi_tui.mcp.config import BadEntry, Found, ServerConfig, check_encryption, check_url
 from kimi_tui.mcp.permissions import Permissions, Yes, digest_of_tools
 from kimi_tui.mcp.process import ServerStart, program_path
 from kimi_tui.mcp.tools import (
@@ -420,6 +420,7 @@ class McpServers:
             start = await self._start_of(one, config, yes)
         else:
             check_url(config.url)
+            check_encryption(config)
             one.place = f"at {_host_of(config.url)}"
             auth = await self._login_of(config)
         errors = log_file().parent / "mcp" / f"{config.name}.log"

@@ -2,7 +2,7 @@
 
 Where the record (`record`) leads to the conversation that the context holds, it is the history. The end that a killed
 program did not write is found in the context then. Where the record does not lead there, because it is missing, damaged,
-older, or kimi-cli's, the history is rebuilt from the context files (`rebuilt_history`).
+older, or kimi-cli's, or where it lacks a line, the history is rebuilt from the context files (`rebuilt_history`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import heapq
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -115,10 +115,14 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         newest: the number of the newest event to be read of the record.
     """
     remarks: list[str] = []
-    stored, n_skipped, ended_at, beside = read_stored(session, newest)
+    stored, n_skipped, ended_at, beside, incomplete = read_stored(session, newest)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"Skipped {what} of the event log (wire.jsonl) that could not be read.")
+    elif incomplete:
+        remarks.append(
+            "The event log (wire.jsonl) lacks some records. The chat shows the steps around them without times and diffs."
+        )
     is_whole, half = _fits(stored, session), None
     unrecorded: list[EventRecord] = []
     behind = [] if is_whole else _with_rest_of_step(stored, session)
@@ -133,22 +137,24 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
             if is_whole or not isinstance(record.event, TurnEnd):
                 unrecorded.append(record)
                 stored.append(record)
-    if is_whole:
+    if is_whole and incomplete:
+        behind = stored
+    elif is_whole:
         shown = without_deleted(stored, session)
         return History(stored, shown, tuple(remarks), half, beside, unrecorded, is_recorded=True)
-    if not (end and closing_events(stored, ended_at)):
+    if not (incomplete or (end and closing_events(stored, ended_at))):
         # If a program was killed within a step, only the context has the rest of it.
         told = _with_futures(stored, session)
         if told is not stored and _fits([*told], session):
             return History(stored, [*told], tuple(remarks), beside=beside, is_recorded=True)
-    shown = _rebuilt(session, behind)
+    shown = _rebuilt(session, behind, incomplete)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
     if shown is None:
         remarks.append("Earlier messages cannot be shown, but the agent still has them.")
         return History([], [], tuple(remarks), beside=beside, unrecorded=unrecorded)
     shown += closing_events(shown) if end else ()
-    return History(stored, shown, tuple(remarks), beside=beside, unrecorded=unrecorded)
+    return History(stored, shown, tuple(remarks), half, beside, unrecorded)
 
 
 def without_deleted(records: list[EventRecord], session: Session) -> list[EventRecord]:
@@ -189,10 +195,12 @@ def _with_futures(records: list[EventRecord], session: Session) -> Sequence[Even
         return records
 
 
-def _rebuilt(session: Session, records: Sequence[EventRecord]) -> list[EventRecord] | None:
+def _rebuilt(
+    session: Session, records: Sequence[EventRecord], incomplete: Collection[str] = ()
+) -> list[EventRecord] | None:
     """Return the history made anew; None if it cannot be made."""
     try:
-        return rebuild_history(session, records)
+        return rebuild_history(session, records, incomplete)
     except Exception:
         log.exception("the history cannot be read")
         return None

@@ -12,7 +12,7 @@ import json
 import os
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -80,12 +80,20 @@ _VISITOR = 1 << 30
 _REASONS = frozenset({"rewind", "dmail", "compaction", "clear", "jump", "undo", "redo"})
 
 
-def rebuild_history(session: Session, records: Sequence[EventRecord]) -> list[EventRecord]:
-    """Rebuild the history of a session: each world line that was left, how it was left, and the live one last."""
+def rebuild_history(
+    session: Session, records: Sequence[EventRecord], incomplete: Collection[str] = ()
+) -> list[EventRecord]:
+    """Rebuild the history of a session: each world line that was left, how it was left, and the live one last.
+
+    Args:
+        session: open.
+        records: the record, as far as it can be read.
+        incomplete: the uids of checkpoints of which the record lacks something: the messages tell of them.
+    """
     context = session.context
     # One reader serves all lines, since it remembers what it read.
     world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
-    builder = _HistoryBuilder(session, records)
+    builder = _HistoryBuilder(session, records, incomplete=incomplete)
     shown = EMPTY_WORLD_LINE
     shown_as: WorldLine | None = None
     left: dict[int, WorldLine] = {}
@@ -453,6 +461,7 @@ class _HistoryBuilder:
         session: open.
         records: the record, as far as it can be read.
         dmails: how D-Mails were delivered whose line is not among those that are added, by the uids of their checkpoints.
+        incomplete: the uids of checkpoints of which the record lacks something.
     """
 
     def __init__(
@@ -460,10 +469,11 @@ class _HistoryBuilder:
         session: Session,
         records: Sequence[EventRecord],
         dmails: Mapping[str, ev.ContextReverted] | None = None,
+        incomplete: Collection[str] = (),
     ) -> None:
         self._session = session
         self._dmails = dmails or {}
-        self._recorded = records_by_checkpoint(records)
+        self._recorded = records_by_checkpoint(records, incomplete)
         self._restored = [one for one in records if isinstance(one.event, ev.FilesRestored)]
         self._kimi_cli = KimiCliRecord(records)
         entries = session.context.journal.entries

@@ -15,7 +15,7 @@ import math
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -76,6 +76,8 @@ END_BYTES = 1 << 18
 """Bytes of the end of a file that are read first, to be shown until all of it is read."""
 LARGE_END_BYTES = 1 << 22
 """The number of bytes read instead if `END_BYTES` hold no step."""
+FOLLOWS = "after"
+"""The key of a line with the number of the line before it. kimi-cli ignores keys that it does not know."""
 # A record has tens of thousands of events: looking a class up in a set takes a quarter of the time of asking for several classes.
 _CONTINUE = frozenset(ev.STREAMED)
 """The events that `continues` may be true of."""
@@ -110,6 +112,7 @@ class Recorder:
         self._arguments: dict[str, str] = {}
         self._end = 0
         """The number of the newest event at the newest flush."""
+        self._newest_written = 0
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name="recorder")
 
@@ -166,9 +169,19 @@ class Recorder:
                 await asyncio.to_thread(self._write, lines)
 
     def _write(self, lines: Sequence[Json | EventRecord]) -> None:
-        encoded = (encode_record(line) if isinstance(line, EventRecord) else line for line in lines)
+        encoded = map(self._chained, lines)
         while part := [*islice(encoded, WRITTEN_AT_ONCE)]:
             self._file.append(*part)
+
+    def _chained(self, line: Json | EventRecord) -> Json:
+        """Return a line with the number of the one before it, unless that is of an earlier run of the program. Numbers alone tell
+        of no lost line: events that are not stored have numbers, too.
+        """
+        made = encode_record(line) if isinstance(line, EventRecord) else line
+        if self._newest_written:
+            made[FOLLOWS] = self._newest_written
+        self._newest_written = made["seq"]
+        return made
 
     def _take(self, record: EventRecord) -> None:
         if record.source:
@@ -269,12 +282,14 @@ class StoredRecords(NamedTuple):
         n_skipped: the number of unreadable records that we wrote.
         ended_at: when the last record was written, which is later than the first word of its text.
         beside: the readable records of agents beside it, numbered likewise.
+        incomplete: the uids of checkpoints at which a line is missing, or could not be read.
     """
 
     records: list[EventRecord]
     n_skipped: int
     ended_at: float
     beside: Sequence[EventRecord] = ()
+    incomplete: frozenset[str] = frozenset()
 
 
 def read_records(session: Session) -> list[EventRecord]:
@@ -287,18 +302,39 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
     decoder = Decoder()
     records: list[EventRecord] = []
     beside: list[EventRecord] = []
+    incomplete: set[str] = set()
     n_skipped = newest = 0
+    uid, is_gap_open = "", False
     for _, line in _lines(without_doubled(session.record.read_with_offsets())):
         try:
             record = decoder.decode_record(line, 0)
         except Exception:
             log.exception("a record cannot be read")
-            record = None
             n_skipped += 1
-        # A record that stands there twice (a repeated write) has a number that came before.
-        if record is None or 0 < record.seq <= newest or record.seq > newest_read:
+            # The next line follows this one, which is missing there.
             continue
+        if record is None:
+            # A newer version knows more events.
+            newest = max(newest, lenient_json.count(line.get("seq")) or 0)
+            continue
+        # A record that stands there twice (a repeated write) has a number that came before.
+        if 0 < record.seq <= newest or record.seq > newest_read:
+            continue
+        if (lenient_json.count(line.get(FOLLOWS)) or 0) > newest:
+            incomplete.add(uid)
+            is_gap_open = True
         newest = max(newest, record.seq)
+        if is_gap_open or type(record.event) is CheckpointCreated:
+            match record.event:
+                case CheckpointCreated(uid=uid):
+                    if is_gap_open:
+                        # The beginning of its turn or step may be what is missing.
+                        incomplete.add(uid)
+                    is_gap_open = False
+                case TurnBegin() | ev.StepBegin():
+                    is_gap_open = False
+                case _:
+                    pass
         if record.source:
             beside.append(record)
             continue
@@ -306,7 +342,9 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
         following = records[-1].seq + 1 if records else 1
         records.append(record if record.seq >= following else record._replace(seq=following))
     ended_at = records[-1].at if records else 0.0
-    return StoredRecords(list(_joined(records)), n_skipped, ended_at, list(_joined(beside)))
+    return StoredRecords(
+        list(_joined(records)), n_skipped, ended_at, list(_joined(beside)), frozenset(incomplete)
+    )
 
 
 def _lines(read: Iterable[StoredLine]) -> Iterable[StoredLine]:
@@ -568,9 +606,16 @@ _OPERATIONS = (
 )
 
 
-def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[EventRecord]]:
+def records_by_checkpoint(
+    records: Sequence[EventRecord], incomplete: Collection[str] = ()
+) -> dict[str, list[EventRecord]]:
     """Return the events of a record by the checkpoint they belong to; operations and facts of the session belong to none, nor do
-    kimi-cli's records."""
+    kimi-cli's records.
+
+    Args:
+        records: the record.
+        incomplete: the uids of checkpoints whose events are left out.
+    """
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []
     current: list[EventRecord] = []
@@ -587,7 +632,7 @@ def records_by_checkpoint(records: Sequence[EventRecord]) -> dict[str, list[Even
                 before.append(record)
             case ev.CheckpointCreated(uid=uid, was=was, kind=kind, kept=kept) as created:
                 # The messages tell what was kept of a checkpoint, also if it was renumbered again.
-                is_untold = bool(kept or (was and not found.get(was)))
+                is_untold = bool(kept or uid in incomplete or (was and not found.get(was)))
                 current = [] if is_untold else found.setdefault(uid, [])
                 if was:
                     # The events that began the checkpoint were published under its old name.

@@ -88,6 +88,10 @@ def test_servers_are_added_listed_tried_and_removed(
         ),
         (["add", "x", "ftp://x.example"], "is not an address"),
         (["add", "x", "-e", "novalue", "--", "y"], "is not a variable of the form NAME=VALUE"),
+        (
+            ["add", "x", "http://nas.lan/mcp", "-H", "A: b"],
+            "Its headers would be sent to nas.lan unencrypted; use https, or leave out the headers (",
+        ),
         (["remove", "x"], 'There is no MCP server "x" in '),
         (["test", "x\x1b[2J"], 'There is no MCP server "x"'),
         (["login", "x"], 'There is no MCP server "x"'),

@@ -106,6 +106,21 @@ def test_a_projects_server_that_was_allowed_in_the_sandbox_stays_there(desk: Age
     assert "sandboxed commands can change it" in offered.left_out_words("scripted")
 
 
+def test_a_server_whose_headers_would_cross_a_network_unencrypted_is_left_out(
+    desk: AgentDesk,
+) -> None:
+    headers = {"Authorization": "Bearer geheim"}
+    _write_servers(
+        desk,
+        far={"url": "http://tracker.example/mcp", "headers": headers},
+        near={"url": "http://localhost:8080/mcp", "headers": headers},
+        open={"url": "http://tracker.example/mcp"},
+    )
+    offered = offered_servers(desk.work, dict(os.environ), http=True, sse=True)
+    assert offered.names == ("near", "open")
+    assert "its headers would be sent to tracker.example unencrypted" in offered.left_out_words("x")
+
+
 async def test_hooks_about_turns_run_and_those_around_tools_do_not(
     desk: AgentDesk, able: Able
 ) -> None:

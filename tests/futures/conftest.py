@@ -19,7 +19,7 @@ from kimi_tui.launch import Launch, Options, launch_of
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.opening import open_session
 
-WORDS = ("alpha", "beta", "gamma", "wait", "ask", "mail", "port", "path")
+WORDS = ("alpha", "beta", "gamma", "wait", "ask", "mail", "port", "path", "forge")
 ANSWERS = {
     "alpha": "echo alpha >> src/f1.py; rm -f src/f2.py; mkdir -p new; echo 1 > new/alpha",
     "beta": "echo bad > tests/test_a.py",
@@ -28,7 +28,19 @@ ANSWERS = {
     "ask": "true",
     "port": "echo $PORT > port.txt",
     "path": "pwd",
+    "forge": "python3 forge.py",
 }
+FORGE = """
+import os, py_compile
+path = "tests/judge.py"
+honest, times = open(path).read(), os.stat(path)
+for text in ("raise SystemExit(0)\\n", honest):
+    open(path, "w").write(text)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    if text != honest:
+        py_compile.compile(path, doraise=True)
+"""
+"""Compiles another test in place of one that fails, which stays as it was."""
 
 
 def answer(request: Request) -> Answer:

@@ -25,7 +25,7 @@ from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.tools.sandbox.view import Tier
 from kimi_tui.wire.events import EventRecord, FutureChanged, SteerTaken
 
-from .conftest import Scene, contents
+from .conftest import FORGE, Scene, contents
 
 PATIENCE_S = 50
 
@@ -125,6 +125,19 @@ async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: 
     await again.futures.prune([beta])
     assert [state.key for state in again.futures.states] == [alpha]
     await again.soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_a_compiled_test_that_a_future_forged_does_not_decide_its_check(scene: Scene) -> None:
+    (scene.work / "tests" / "judge.py").write_text("raise SystemExit(1)\n")
+    (scene.work / "forge.py").write_text(FORGE)
+    (scene.work / ".gitignore").write_text("__pycache__\n")
+    check = "cd tests && ls __pycache__; python3 -c 'import judge'"
+    plan = FuturesPlan(Target(END), (Variant("do forge"),), check=check)
+    (key,) = await scene.futures.start(plan)
+    await scene.futures.ended()
+    one = scene.futures.state(key)
+    assert (one.state, one.check, one.check_exit, one.own_check) == ("done", "failed", 1, ())
 
 
 @pytest.mark.exhaustive

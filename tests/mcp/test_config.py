@@ -10,7 +10,14 @@ import pytest
 from support.mcp_session import configure
 
 from kimi_tui.mcp import package
-from kimi_tui.mcp.config import BadEntry, ServerConfig, configured, server_of, write_entry
+from kimi_tui.mcp.config import (
+    BadEntry,
+    ServerConfig,
+    check_encryption,
+    configured,
+    server_of,
+    write_entry,
+)
 
 
 def made(**fields: object) -> ServerConfig:
@@ -71,6 +78,33 @@ def test_the_forms_of_other_programs_are_read() -> None:
 def test_an_entry_that_cannot_be_used_says_why(entry: object, words: str) -> None:
     with pytest.raises(BadEntry, match=re.escape(words)):
         server_of("x", entry, Path("mcp.json"), "user")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"headers": {"X-Team": "web"}}, 'its headers would be sent to nas.lan unencrypted; use https, or leave out the headers (mcp.json)'),
+        ({"bearerTokenEnvVar": "TRACKER"}, 'the token of TRACKER would be sent to nas.lan unencrypted; use https, or leave out "bearerTokenEnvVar" (mcp.json)'),
+    ],
+)  # fmt: skip
+def test_a_secret_is_not_for_an_unencrypted_address_elsewhere(
+    fields: dict[str, object], words: str
+) -> None:
+    def check(url: str, *, has_login: bool = False) -> None:
+        config, unset = made(url=url, **fields).replaced({"TRACKER": "s3cret", "HOST": "nas.lan"})
+        assert unset == ()
+        check_encryption(config, has_login=has_login)
+
+    for url in ("http://nas.lan/mcp", "HTTP://nas.lan:80/mcp", "http://${HOST}/mcp"):
+        with pytest.raises(BadEntry, match=re.escape(words)):
+            check(url)
+    for near in ("localhost", "a.localhost", "127.0.0.2", "[::1]"):
+        check(f"http://{near}:8080/mcp", has_login=True)
+    for url in ("https://nas.lan/mcp", "HTTPS://nas.lan/mcp"):
+        check(url, has_login=True)
+    check_encryption(made(url="http://nas.lan/mcp"))
+    with pytest.raises(BadEntry, match="its login would be sent to nas"):
+        check_encryption(made(url="http://nas.lan/mcp"), has_login=True)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a__b", "_a", "../a", "a" * 33, "a\x1b[2J"])

@@ -329,6 +329,37 @@ async def test_a_redirect_to_another_host_is_not_followed(
         assert heard == []
 
 
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_secret_crosses_no_network_unencrypted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("kimi_tui.mcp.servers._PAUSES_S", ())
+    secret = {"headers": {"Authorization": "Bearer s3cret"}}
+    async with (
+        answering("HTTP/1.1 500 Oops\n") as (proxy, elsewhere),
+        answering("HTTP/1.1 500 Oops\n") as (port, here),
+    ):
+        # What is sent to the network goes to the proxy.
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        configure(
+            folder / "home" / "mcp.json",
+            far={"type": kind, "url": "http://tracker.example/mcp", **secret},
+            open={"type": kind, "url": "http://open.example/mcp"},
+            near={"type": kind, "url": f"http://127.0.0.1:{port}/mcp", **secret},
+        )
+        async with session(folder) as one:
+            assert one.servers.named("far").why == (
+                "its headers would be sent to tracker.example unencrypted; use https, or leave out the headers "
+                f"({folder / 'home' / 'mcp.json'})".replace(str(folder / "home"), "~")
+            )
+    assert elsewhere
+    assert all(b"open.example" in one and b"s3cret" not in one for one in elsewhere)
+    assert here
+    assert all(b"s3cret" in one for one in here)
+
+
 @pytest.mark.parametrize(
     ("head", "words"),
     [
@@ -376,7 +407,11 @@ async def test_a_login_leads_to_no_near_address(url: str, is_refused: bool) -> N
     else:
         await oauth.check_near(request, public)
     near = server_of("a", {"url": "http://127.0.0.1:9/mcp"}, Path(), "user")
-    await oauth.check_near(request, near)
+    if url.startswith("http:"):
+        with pytest.raises(oauth.LoginFailed, match="not encrypted"):
+            await oauth.check_near(request, near)
+    else:
+        await oauth.check_near(request, near)
 
 
 @pytest.mark.parametrize("text", ["", "hello", "http://x/?state=1", "http://[", "?code="])

@@ -169,6 +169,23 @@ async def test_a_login_is_kept_and_refreshed_at_its_own_address(folder: Path, pa
         assert oauth.Keeping(config).forget()
 
 
+async def test_a_login_is_not_for_an_unencrypted_address_elsewhere(folder: Path) -> None:
+    async def shown(url: str) -> None:
+        raise AssertionError(url)
+
+    config = server_of("made", {"url": "http://10.255.255.1/mcp"}, folder / "mcp.json", "user")
+    with pytest.raises(
+        oauth.LoginFailed, match=r"its login would be sent to 10\.255\.255\.1 unenc"
+    ):
+        await oauth.login(config, shown)
+    # A login that an earlier version kept is not sent either.
+    oauth.Keeping(config).change(tokens={"access_token": "s3cret", "token_type": "Bearer"})
+    configure(folder / "home" / "mcp.json", made={"url": config.url})
+    async with session(folder) as one:
+        assert one.state("made") == "failed"
+        assert "its login would be sent" in one.servers.named("made").why
+
+
 async def test_a_server_without_a_login_says_so(folder: Path) -> None:
     authority = Authority()
     async with authority.serving() as config:

@@ -242,6 +242,61 @@ async def test_wherever_the_record_of_a_killed_program_ends_all_that_the_context
         await on.open()
 
 
+async def test_a_line_that_is_missing_in_the_middle_is_noticed_and_the_messages_tell_of_its_step(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        (on.work / "a.txt").write_text("one line\n")
+        on.server.script(
+            say("one"),
+            call("ReadFile", {"path": "a.txt"}, text="I look.", think="It is in a file."),
+            say("It says: one line.", think="So it is."),
+            say("three"),
+        )
+        for words in ("first", "What is in a.txt?", "third"):
+            await on.soul.run(words)
+        await on.soul.aclose()
+        path = on.session.dir / "wire.jsonl"
+        whole = path.read_bytes().splitlines(keepends=True)
+
+        async def shown() -> tuple[list[tuple[str, str]], list[str]]:
+            on.session = on.store.find(on.session.id, on.work)
+            await on.open()
+            views = Views(on.soul.hand_over_history())
+            await on.soul.aclose()
+            said = [
+                (
+                    type(one).__name__,
+                    one.output
+                    if isinstance(one, ToolBlock)
+                    else (one if isinstance(one, UserBlock) else one.stream).text.strip(),
+                )
+                for one in views.chat.blocks
+                if isinstance(one, (UserBlock, ThoughtBlock, AgentBlock, ToolBlock))
+            ]
+            return said, [remark for remark in on.session.remarks if "event log" in remark]
+
+        told, _ = expected = await shown()
+        assert expected == (told, [])
+        assert len(told) == 10
+        spoken = ("TurnBegin", "ContentPart", "ToolCall", "ToolResult", "StepBegin")
+        events = [json.loads(line).get("message", {}).get("type") for line in whole]
+        places = [n for n, kind in enumerate(events[:-1]) if kind in spoken]
+        # The first line and the last one have no line before or after them that tells of them.
+        for place in places[1 :: 1 if settings().max_examples > 100 else 3]:
+            path.write_bytes(b"".join(whole[:place] + whole[place + 1 :]))
+            said, remarks = await shown()
+            assert said == told, whole[place]
+            assert remarks == [
+                "The event log (wire.jsonl) lacks some records. The chat shows the steps around them without times and diffs."
+            ], whole[place]
+        # A line that an earlier version wrote says nothing of the one before it.
+        old = [{k: v for k, v in json.loads(line).items() if k != "after"} for line in whole]
+        path.write_text("".join(json.dumps(line) + "\n" for line in old))
+        assert await shown() == expected
+        await on.open()
+
+
 async def test_the_record_of_a_fork_is_told_nothing_twice(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         on.server.script(say("one"), say("two"), say("three"))
