@@ -748,7 +748,7 @@ def _advice(status: int, body_facts: _ErrorBody, whole: str, context: ResponseCo
         return "Wait a while, then try again."
     if status in RETRIED:
         return "The server has a problem. Try again later, or choose another model."
-    return "Change the message or the model; waiting does not help." if status == 400 else ""
+    return "Change the message or the model first; waiting does not help." if status == 400 else ""
 
 
 def _plain(text: str, context: ResponseContext) -> str:

@@ -91,6 +91,7 @@ TITLES: dict[FailureKind, str] = {
     "steps": "The turn reached its step limit",
     "budget": "The turn reached its token or cost limit",
 }
+_NOT_COMPACTED = "Not compacted"
 WAYS_ON: dict[FailureKind, str] = {
     "": "",
     "model": "Nothing was lost. Press Enter to try again.",
@@ -267,7 +268,7 @@ class Reverts:
                 return NOTHING
             change = blocks.remove(card)
             error = blocks.new(ErrorBlock, at)
-            error.title = "Not compacted"
+            error.title = _NOT_COMPACTED
             error.reason = one_line(event.error)
             return both(change, blocks.append(error))
         if card is None:
@@ -848,6 +849,14 @@ class TranscriptModel:
             error.title = TITLES[event.kind]
             error.reason = one_line(event.error)
             error.advice = f"{one_line(event.advice)} {WAYS_ON[event.kind]}".strip()
+            last = self._list.last
+            if (
+                isinstance(last, ErrorBlock)
+                and last.title == _NOT_COMPACTED
+                and last.reason == error.reason
+            ):
+                # A compaction failed and ended the turn: the same words stand once, with the advice.
+                change = both(change, self._list.remove(last))
             return both(change, self._list.append(error))
         if event.reason == "interrupted":
             return both(change, self._speech.stopped(at, killed=event.killed))

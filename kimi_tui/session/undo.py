@@ -43,7 +43,10 @@ def next_undo(context: Context) -> JournalEntry:
     """
     stack = _stacks(context).undo
     if not stack:
-        raise NothingToUndo("There is nothing to undo.")
+        raise NothingToUndo(
+            "There is nothing to undo. Undo reverses a rewind, D-Mail, compaction, switch or clear; to go back in the conversation, "
+            "rewind to a step."
+        )
     _check_there(context, stack[-1])
     return stack[-1]
 

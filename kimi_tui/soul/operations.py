@@ -559,9 +559,15 @@ def _operation_name(entry: JournalEntry) -> str:
 
 def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
     """Describe the outcome of the files in a sentence that begins with a blank; empty if there were none."""
-    back = sum(1 for one in files if not one.reason)
+    fates = [one.fate for one in files if not one.reason]
+    deleted = fates.count("delete")
+    back = len(fates) - deleted
     alone = [one.path for one in files if one.reason]
-    said = f" {counted(back, 'file')} changed as well." if back else ""
+    said = ""
+    if back:
+        said = f" {counted(back, 'file')} restored{f', {deleted:,} deleted' if deleted else ''}."
+    elif deleted:
+        said = f" {counted(deleted, 'file')} deleted."
     if alone:
         said += f" Not restored: {some_of(alone, 3)}."
     return said

@@ -421,8 +421,10 @@ def _extras(
         [Span(glyphs.compaction, "mark"), Span(f" {form}", style)] for form in forms if form
     ]
     if to_send:
-        more = Span(f"+{numbers.tokens(to_send, estimated=True)}  ", "ink")
-        extras = [[more, *extra] for extra in extras] + extras
+        # What is about to be sent comes first where there is no room for both, as the forecast includes it.
+        is_over = 0 < status.limit < status.used + to_send
+        more = Span(f"+{numbers.tokens(to_send, estimated=True)}", "error" if is_over else "ink")
+        extras = [[more, Span("  "), *extra] for extra in extras] + [[more]] + extras
     return extras
 
 

@@ -118,6 +118,7 @@ class PickModel(RowModel):
         entries: as above.
         needle: the typed text.
         matching: the indexes of the entries that hold it.
+        missed: whether text was typed since then that no entry holds.
     """
 
     def __init__(self, entries: Sequence[Entry] = (), *, folds: bool = False) -> None:
@@ -125,6 +126,7 @@ class PickModel(RowModel):
         self.folds = folds
         self.needle = ""
         self.matching = tuple(range(len(self.entries)))
+        self.missed = False
 
     def __len__(self) -> int:
         """Return the number of entries that hold the typed text."""
@@ -145,7 +147,8 @@ class PickModel(RowModel):
         folded = needle.lower()
         names = [(entry.name.lower(), entry.words.lower()) for entry in self.entries]
         matching = tuple(i for i, own in enumerate(names) if any(folded in name for name in own))
-        if matching or not needle:
+        self.missed = bool(needle) and not matching
+        if not self.missed:
             self.needle, self.matching = needle, matching
         else:
             folded = ""
@@ -160,6 +163,8 @@ class PickModel(RowModel):
         """Return the typed text, or the number of entries if not all are visible."""
         if self.folds and not look.focused:
             return ""
+        if self.missed:
+            return "No entry has the typed text; Backspace removes it"
         if self.needle:
             return f"filter: {self.needle}"
         n_entries = len(self.entries)
@@ -289,19 +294,29 @@ class PickList(RowList, KeyList):
         self.offered(self.model.type(needle, chosen))
 
     def on_key(self, event: events.Key) -> None:
-        """Narrow the list by typing; Esc ends that first."""
-        needle = self.model.needle
-        if event.key in ("backspace", "ctrl+u", "escape") and needle:
-            typed = needle[:-1] if event.key == "backspace" else ""
-        elif event.character and event.is_printable and (self._narrows or self._is_long):
-            typed = needle + event.character
+        """Narrow the list by typing; Esc ends that first.
+
+        The Enter behind text that no entry holds picks nothing: the text, such as a slash command, was meant for another field.
+        """
+        needle, missed = self.model.needle, self.model.missed
+        is_text = bool(event.character) and event.is_printable
+        if event.key == "enter" and missed:
+            typed = needle
+        elif event.key in ("backspace", "ctrl+u", "escape") and (needle or missed):
+            typed = "" if event.key != "backspace" else needle if missed else needle[:-1]
+        elif is_text and (self._narrows or self._is_long):
+            typed = needle + (event.character or "")
         else:
+            if missed and not is_text:
+                self.model.missed = False
+                self.offered(self.state.chosen or 0)
             return
         event.stop()
         event.prevent_default()
         self._came_early = False
         before = self.chosen, needle
-        self.offered(self.model.type(typed, self.chosen))
+        if not (is_text and missed):
+            self.offered(self.model.type(typed, self.chosen))
         if (self.chosen, self.model.needle) != before:
             self.post_message(self.Moved(self))
 

@@ -542,6 +542,25 @@ def test_a_failed_compaction_says_so() -> None:
     assert "Compaction" not in kinds(model)
 
 
+def test_a_compaction_that_fails_and_ends_the_turn_is_one_card() -> None:
+    talk = Conversation()
+    talk.user("a long log")
+    failed = "The conversation was not compacted: it takes 115,040 of 60,000 tokens."
+    talk.tell(CompactionBegin(115_040, automatic=True))
+    talk.tell(CompactionEnd(115_040, 115_040, error=failed))
+    talk.end("error", error=failed, advice="Rewind to an earlier checkpoint.")
+    errors = [one for one in shown(talk).blocks if isinstance(one, ErrorBlock)]
+    assert [(one.title, one.reason, one.advice) for one in errors] == [
+        ("The turn stopped", failed, "Rewind to an earlier checkpoint.")
+    ]
+    # A failed compaction that did not end the turn keeps its card.
+    talk.tell(CompactionBegin(115_040, automatic=True))
+    talk.tell(CompactionEnd(115_040, 115_040, error="No words."))
+    talk.end("error", error="The server is gone")
+    titles = [one.title for one in shown(talk).blocks if isinstance(one, ErrorBlock)]
+    assert titles == ["Not compacted", "The turn stopped"]
+
+
 def test_steers_wait_at_the_end_until_they_go_in() -> None:
     talk = quoted_fields()
     talk.tell(SteerQueued("s1", "And tabs"))

@@ -84,12 +84,12 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "3 files changed as well" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "3 files changed as well" in await on.soul.travel.redo()
+        assert "2 files restored, 1 deleted" in await on.soul.travel.redo()
         assert files(on) == before
-        assert "3 files" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -314,7 +314,7 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "2 files changed as well" in await on.soul.travel.undo()
+        assert "1 file restored, 1 deleted" in await on.soul.travel.undo()
         assert files(on) == after
 
 
@@ -410,7 +410,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
         said = await on.soul.travel.undo()
         assert said == (
-            "Undid the rewind to #2. 4 steps since then stay as world line 2. 2 files changed as well."
+            "Undid the rewind to #2. 4 steps since then stay as world line 2. 1 file restored, 1 deleted."
         )
         transcript = TranscriptModel()
         for record in await on.soul.history():
@@ -613,7 +613,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
         await on.reopen()
         await on.soul.files_ready()
         assert files(on) == before
-        assert "3 files" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
         assert "sub/new" in files(on)
 
 

@@ -57,6 +57,18 @@ def test_what_was_freed_is_marked_in_its_colour() -> None:
     assert "@ -18.4k" in text(figure_spans(status, 31_400, 37, ASCII, freed=freed))
 
 
+def test_what_the_prompt_adds_is_said_first_and_stands_out_if_it_does_not_fit() -> None:
+    status = StatusUpdate(used=5_200, limit=60_000, trigger=45_000)
+
+    def shown(to_send: int, width: int) -> list[Span]:
+        return figure_spans(status, 5_200, width, UNICODE, freed=None, to_send=to_send)
+
+    assert text(shown(2_000, 40)).rstrip().endswith("+~2.0k  ≡ at 45k")
+    assert Span("+~114k", "error") in shown(114_000, 28)
+    assert "≡" not in text(shown(114_000, 28))
+    assert Span("+~2.0k", "ink") in shown(2_000, 40)
+
+
 def test_a_large_folder_that_is_being_taken_in_is_named() -> None:
     for width, words in ((37, "file snapshot: 40%"), (33, "snapshot: 40%"), (18, "")):
         told = text(figure_spans(LOOKS, 58_300, width, UNICODE, freed=None, files_known=40))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.chat_server import ChatServer
+from support.screens import desk
 
+from kimi_tui.tui.dialogs.list_screen import ListedItem, ListScreen
 from kimi_tui.tui.formatting import cut_middle
 from kimi_tui.tui.pick_list import Entry, PickModel, _Table  # pyright: ignore[reportPrivateUsage]
 
@@ -49,3 +54,35 @@ def test_of_a_long_name_beginning_and_end_are_left() -> None:
     assert cut_middle("moonshotai-kimi-k2-thinking-turbo", 21) == "moonshotai…king-turbo"
     assert cut_middle("日本語日本語日本語", 9) == "日本…本語"
     assert cut_middle("short", 5) == "short"
+
+
+async def test_enter_behind_text_that_no_entry_holds_picks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slash command that is typed into a list that revokes what is chosen must revoke nothing."""
+    monkeypatch.setenv("KIMI_TUI_HOME", str(tmp_path))
+    picked: list[str] = []
+
+    async def revoke() -> str:
+        picked.append("revoked")
+        return "Revoked."
+
+    async def same() -> list[ListedItem]:
+        return items
+
+    items = [ListedItem(Entry(name), verb="revoke", act=revoke) for name in ("gradle", "make")]
+    async with ChatServer() as server, desk(tmp_path, server.base_url) as one:
+        screen = ListScreen("Permissions", same, first=items, empty="")
+        one.app.push_screen(screen)
+        await one.asked(ListScreen)
+        # The last letters are in the name of an entry, and yet belong to the text that is not.
+        await one.pilot.press("slash", "m", "a", "k", "e", "enter")
+        await one.until(lambda: "No entry has" not in one.text())
+        assert not picked
+        await one.pilot.press("slash", "m")
+        await one.sees("No entry has the typed text; Backspace removes it")
+        await one.pilot.press("backspace", "m", "a")
+        await one.sees("filter: ma")
+        assert "gradle" not in one.text()
+        await one.pilot.press("enter")
+        await one.sees("Revoked.")

@@ -72,7 +72,7 @@ class ListScreen(ModalScreen[str | None], AskingScreen[str | None]):
         self._renewed = items
         self._empty = empty
         self._default = about
-        self._list = PickList(self.seen, [one.entry for one in first])
+        self._list = PickList(self.seen, [one.entry for one in first], narrows=True)
         self._about = Words(widget_id="about")
         self._status = Words(widget_id="outcome")
         self._keys = Words()

@@ -89,7 +89,7 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         await one.pilot.press("ctrl+t", "u")
         shown = await one.sees("Not restored:")
         words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
-        assert "Undid the rewind to #0. 1 file changed as well. Not restored: a.txt." in words
+        assert "Undid the rewind to #0. 1 file restored. Not restored: a.txt." in words
 
 
 @pytest.mark.exhaustive
