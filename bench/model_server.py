@@ -1,10 +1,10 @@
-"""A chat-completions server for measurements, in a process of its own: `python -m bench.model_server`.
+"""A chat-completions server for measurements, in a process of its own: `python -m bench.model_server [SECONDS]`.
 
 It prints its base URL. The last user message says what it answers: `burst 2000` sends so many tokens as fast as the
 socket takes them, `pace 200 5000` sends 5,000 at 200 a second. One token is one event. `read 40` asks for the notes
 forty times, a step each, and then answers with forty tokens. `steps shell 30` asks for thirty steps with one call each, of
 a kind in `_CALLS`, and ends with a word; `GET /steps` has the milliseconds between each of these answers and the
-request after it. `agents 5 pace 200 3000` has five sub-agents stream 3,000 tokens each, and then answers with ten tokens.
+request after it; with SECONDS it waits so long before each of these answers, as a model does. `agents 5 pace 200 3000` has five sub-agents stream 3,000 tokens each, and then answers with ten tokens.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +77,7 @@ def _value(n: int) -> str:
 _steps: list[float] = []
 """The milliseconds of the steps of the newest order."""
 _answered_at = [0.0]
+_thinks_s = [0.0]
 
 
 def _event(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -188,6 +190,7 @@ async def _step(
     order: re.Match[str], body: dict[str, Any], asked_at: float, writer: asyncio.StreamWriter
 ) -> None:
     """Answer with the next call of the order, or with a word after the last, and note when."""
+    await asyncio.sleep(_thinks_s[0])
     done, n_steps = _results(body), int(order["n"])
     if done == 0:
         _steps.clear()
@@ -243,6 +246,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def main() -> None:
     """Serve until killed."""
+    _thinks_s[:] = map(float, sys.argv[1:2] or ["0"])
     server = await asyncio.start_server(_serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     print(f"http://127.0.0.1:{port}/v1", flush=True)

@@ -138,10 +138,13 @@ def cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def model_server() -> Generator[str]:
-    """Run the server for measurements; yields its base URL."""
+def model_server(thinks_s: float = 0.0) -> Generator[str]:
+    """Run the server for measurements, which waits so many seconds before it answers with a step; yields its base URL."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.model_server"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "bench.model_server", str(thinks_s)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None

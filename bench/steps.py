@@ -1,9 +1,11 @@
-"""The cost of a step between the model's answer and the next request: `python -m bench.steps [--rounds N]`, about three minutes with a peer.
+"""The cost of a step between the model's answer and the next request: `python -m bench.steps [--rounds N] [--thinks MS]`, about seven minutes with a peer.
 
 The server asks for one tool call a step. A step lasts from the last byte of that answer to the head of the next request, as the server
 sees it; its CPU is that of the program with all its processes. The same calls are made in a folder of 2 files and in one of 20,000,
-by our program (sandboxed, every file covered by snapshots) and by the peers that are on PATH, in turns. With `--long` also a turn of
-1,000 steps of which each changes two files.
+by our program (sandboxed, every file covered by snapshots) and by the peers that are on PATH, in turns. The model thinks for 100 ms
+before each answer, less than any does: what a program does meanwhile belongs to its CPU and not to the step, and a step begins with the
+caches of a processor that had other work. `--thinks 0` measures a model that answers at once. With `--long` also a turn of 1,000 steps
+of which each changes two files, by such a model.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ _WARM = 4
 """Steps before those that are measured. Both numbers are even, so that the edits of a file leave it as it was."""
 _FEW, _MANY, _A_FOLDER = 2, 20_000, 100
 _LONG_STEPS = 1_000
+_THINKS_MS = 100
 _TENTH, _SIDE = 10, 20
 """The medians of so many steps, from the tenth on and up to the last of a long turn, are compared."""
 CALLS = ("shell", "read", "write", "replace", "grep", "glob")
@@ -140,11 +143,17 @@ def measure(
     return found
 
 
-def figures(rounds: int, *, alone: bool = False, calls: tuple[str, ...] = CALLS) -> Figures:
+def figures(
+    rounds: int,
+    *,
+    alone: bool = False,
+    calls: tuple[str, ...] = CALLS,
+    thinks_ms: int = _THINKS_MS,
+) -> Figures:
     """Return the medians of all rounds, by program; the programs take turns."""
     taken: dict[str, dict[str, list[float]]] = {}
     measured = [one for one in programs(floors=not alone) if one.calls]
-    with model_server() as base_url:
+    with model_server(thinks_ms / 1000) as base_url:
         for number in range(rounds):
             for n_files in (_FEW, _MANY):
                 for program in measured:
@@ -197,12 +206,20 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.steps")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--thinks", type=int, default=_THINKS_MS, metavar="MS", help="how long the model thinks"
+    )
     parser.add_argument("--alone", action="store_true", help="measure only kimi-tui")
     parser.add_argument("--calls", nargs="*", choices=CALLS, default=CALLS)
     parser.add_argument("--long", type=int, default=0, metavar="N", help="a turn of N steps, too")
     options = parser.parse_args()
     found: dict[str, dict[str, float]] = (
-        figures(options.rounds, alone=options.alone, calls=tuple(options.calls))
+        figures(
+            options.rounds,
+            alone=options.alone,
+            calls=tuple(options.calls),
+            thinks_ms=options.thinks,
+        )
         if options.calls
         else {OURS.name: {}}
     )
