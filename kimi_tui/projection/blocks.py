@@ -172,7 +172,8 @@ def copied(block: _B, **changes: object) -> _B:
 
 @dataclass(slots=True, eq=False)
 class UserBlock(Block):
-    """A message of the user. `steer` is its id if it was typed while the agent worked; `queued` is true until it is sent.
+    """A message of the user. `steer` is its id if it was typed while the agent worked; `queued` is true until it is sent. `unsent`
+    is true if its turn ended before the message became a part of the conversation.
 
     `written` is the text as typed if emoji in it are displayed in a shorter form, else empty. `attached` has a text for each
     attached file that the message names.
@@ -186,11 +187,12 @@ class UserBlock(Block):
     attached: tuple[str, ...] = ()
     steer: str = ""
     queued: bool = False
+    unsent: bool = False
 
     @property
     def live(self) -> bool:
-        """Whether a rewind to its checkpoint is possible; false while it is queued, as it has none."""
-        return self.stretch.live and not (self.replaced or self.queued)
+        """Whether a rewind to its checkpoint is possible; false while it is queued, or if it was not sent, as it has none."""
+        return self.stretch.live and not (self.replaced or self.queued or self.unsent)
 
     def write(self, text: str) -> None:
         """Set the text."""
@@ -199,7 +201,7 @@ class UserBlock(Block):
 
     @property
     def is_past(self) -> bool:
-        """Whether a summary replaced the message; false while it is queued, as it is still to be sent."""
+        """Whether the conversation does not have the message; false while it is queued, as it is still to be sent."""
         return not (self.live or self.queued)
 
 

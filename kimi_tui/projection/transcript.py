@@ -598,7 +598,7 @@ def _carry_over(
     for block in gone:
         if block.replaced:
             continue
-        if isinstance(block, NoticeBlock):
+        if isinstance(block, NoticeBlock) or (isinstance(block, UserBlock) and block.unsent):
             stays.append(_moved(block, checkpoint, 0))
         elif isinstance(block, UserBlock) and keeps_words:
             stays.append(_moved(block, checkpoint, messages))
@@ -651,6 +651,8 @@ class TranscriptModel:
         """Whether the last event was an undo, redo or jump."""
         self._spare: CheckpointCreated | None = None
         """The checkpoint of a turn whose message was not published yet."""
+        self._begun: UserBlock | None = None
+        """The message with which the turn began, until its checkpoint is told."""
         self._had_pins = False
         """Whether a message was ever pinned."""
         self._pause: ApprovalRequest | None = None
@@ -822,7 +824,8 @@ class TranscriptModel:
 
     def _turn_begin(self, event: TurnBegin, at: float) -> Change:
         self.streaming, self._has_switched = True, False
-        change = self._speech.settle(at)
+        # A killed program told no end of the turn before.
+        change = both(self._not_sent(), self._speech.settle(at))
         if not event.text and not event.images:
             return change
         block = self._list.new(UserBlock, at)
@@ -831,7 +834,16 @@ class TranscriptModel:
         block.number = 0
         spare, self._spare = self._spare, None
         block.checkpoint, block.uid = (spare.id, spare.uid) if spare is not None else (None, "")
+        self._begun = block if spare is None else None
         return both(change, self._list.append(block))
+
+    def _not_sent(self) -> Change:
+        """Note that the turn is over before its message had a checkpoint."""
+        block, self._begun = self._begun, None
+        if block is None:
+            return NOTHING
+        block.unsent = True
+        return self._list.touched(block)
 
     def _turn_end(self, event: TurnEnd, at: float) -> Change:
         self.streaming = False
@@ -839,7 +851,8 @@ class TranscriptModel:
         if event.kind:
             self._calls.dropped()
             dropped = self._speech.drop_attempt()
-        change = both(dropped, both(self._speech.settle(at), self._calls.stop()))
+        change = both(self._not_sent(), both(self._speech.settle(at), self._calls.stop()))
+        change = both(dropped, change)
         change = both(change, self._calls.step_over())
         self._list.attempt.clear()
         if event.killed:
@@ -873,10 +886,16 @@ class TranscriptModel:
             return both(change, self._reverts.compaction_point(event))
         last = blocks.last
         if event.kind == "user":
-            if isinstance(last, UserBlock) and last.checkpoint is None and last.live:
-                last.checkpoint, last.uid = event.id, event.uid
-                return both(change, blocks.touched(last))
-            self._spare = event
+            begun, self._begun = self._begun, None
+            if begun is None or not begun.live:
+                self._spare = event
+                return change
+            # A notice, as of a hook, may stand between the message and its checkpoint.
+            for block in reversed(blocks.blocks[: blocks.end]):
+                block.checkpoint, block.uid = event.id, event.uid
+                change = both(change, blocks.touched(block))
+                if block is begun:
+                    break
         elif isinstance(last, DMailBlock) and not last.uid:
             change = both(change, self._reverts.dmail_named(event))
         return change

@@ -441,7 +441,7 @@ def closing_events(
     asked: dict[str, str] = {}
     queued: dict[str, ev.SteerQueued] = {}
     compaction: ev.CompactionBegin | None = None
-    is_asking = False
+    is_asking = is_unsent = False
     records = list(records)
     if not records:
         return []
@@ -467,8 +467,12 @@ def closing_events(
                 asked[name] = key
             case ev.ApprovalResolved(id=name):
                 asked.pop(name, None)
-            case ev.CheckpointCreated(kind="step", was=""):
-                is_asking = True
+            case TurnBegin(resumed=resumed):
+                # The message becomes a part of the conversation with its checkpoint.
+                is_unsent = not resumed
+            case ev.CheckpointCreated(kind=kind, was=was):
+                is_unsent = False
+                is_asking = is_asking or (kind == "step" and not was)
             case ev.StatusUpdate(step_output=output) if output is not None:
                 is_asking = False
             case ev.StepRetry():
@@ -494,7 +498,7 @@ def closing_events(
             ev.CompactionEnd(tokens, tokens, error="kimi-tui exited before the compaction ended.")
         )
     # A fork ends within a turn too, but never within a step: its record was cut off in no answer.
-    if is_asking or calls or compaction is not None:
+    if is_asking or is_unsent or calls or compaction is not None:
         events.append(ev.TurnEnd("interrupted", killed=True))
     last = records[-1]
     at = last.at if ended_at is None else ended_at

@@ -735,3 +735,53 @@ def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None
     talk.tell(CompactionEnd(1000, 10, "It was made.", world_line=1))
     shown(talk, model)
     assert changed_words(made) == "21 files changed"
+
+
+@pytest.mark.parametrize("end", ["interrupted", "error", "killed"])
+def test_a_message_whose_turn_ended_before_its_checkpoint_is_no_part_of_the_conversation(
+    end: str,
+) -> None:
+    talk = Conversation()
+    talk.user("first")
+    talk.step(text="one")
+    talk.end()
+    talk.tell(TurnBegin("never sent"))
+    if end != "killed":
+        talk.end(end, error="The hook refused it." if end == "error" else "")
+    else:
+        talk.tell(TurnBegin("", resumed=True))
+        talk.step(text="on")
+        talk.end()
+    talk.user("third")
+    talk.step(text="three")
+    model = TranscriptModel()
+    for record in talk.take():
+        model.apply(record)
+    said = [one for one in model.blocks if isinstance(one, UserBlock)]
+    assert [(one.text, one.checkpoint, one.live, one.is_past) for one in said] == [
+        ("first", 0, True, False),
+        ("never sent", None, False, True),
+        ("third", talk.checkpoint - 2, True, False),
+    ]
+    # Its view is told of the change.
+    assert said[1].unsent
+    assert said[1].n_edits > 0
+
+
+def test_a_notice_before_the_checkpoint_of_a_message_takes_it_from_no_message() -> None:
+    talk = Conversation()
+    for words in ("first", "second"):
+        talk.tell(TurnBegin(words))
+        talk.tell(Notice("warning", "A hook failed."))
+        talk.mark("user", words)
+        talk.step(text="So.")
+        talk.end()
+    model = TranscriptModel()
+    for record in talk.take():
+        model.apply(record)
+    kinds = [
+        (type(one), one.checkpoint)
+        for one in model.blocks
+        if isinstance(one, UserBlock | NoticeBlock)
+    ]
+    assert kinds == [(UserBlock, 0), (NoticeBlock, 0), (UserBlock, 2), (NoticeBlock, 2)]

@@ -197,8 +197,14 @@ def test_a_fork_that_ends_within_a_turn_was_not_cut_off() -> None:
     assert closing_events(recorded(*BEGUN, *call, done)) == []
 
 
+def test_a_turn_that_was_killed_before_its_message_had_a_checkpoint_is_ended() -> None:
+    (end,) = closing_events(recorded(*BEGUN, ev.TurnEnd("done"), ev.TurnBegin("on")))
+    assert end.event == ev.TurnEnd("interrupted", killed=True)
+    assert closing_events(recorded(*BEGUN, ev.TurnEnd("done"), ev.TurnBegin("", True))) == []
+
+
 def test_what_a_failed_attempt_or_a_turns_end_took_is_not_ended_again() -> None:
-    begun = (ev.TurnBegin("go"), ev.ToolCall("u:0", "Shell", "{}", "a"))
+    begun = (*BEGUN[:2], ev.ToolCall("u:0", "Shell", "{}", "a"))
     assert closing_events(recorded(*begun, ev.StepRetry(1, 1, 3, 0.0, "x"))) == []
     assert closing_events(recorded(*begun, ev.TurnEnd("interrupted"))) == []
     assert closing_events([]) == []
