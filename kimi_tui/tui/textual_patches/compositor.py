@@ -143,8 +143,8 @@ class RowCompositor(Compositor):
     def _parts(self, spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, Strip]]:
         """Return what is to be written over these spans: row, column and strip of each part, in this order."""
         self._take_layout()
-        runs_of: dict[tuple[Widget, int, int], _Run] = {}
-        found: list[_Run] = []
+        runs_of: dict[tuple[Widget, int, int], _CellRun] = {}
+        found: list[_CellRun] = []
         for y, start, end in spans:
             for left, right, widget, region in self._owners(y):
                 if left >= end or right <= start:
@@ -154,7 +154,7 @@ class RowCompositor(Compositor):
                     key = widget, max(left, start), min(right, end)
                 run = runs_of.get(key)
                 if run is None or run.bottom < y:
-                    run = runs_of[key] = _Run(*key, region, y)
+                    run = runs_of[key] = _CellRun(*key, region, y)
                     found.append(run)
                 run.bottom = y + 1
         parts: list[tuple[int, int, Strip]] = []
@@ -254,7 +254,7 @@ class DrawsColumns:
     """
 
 
-class _Run:
+class _CellRun:
     """Rows of which the same columns of one widget are drawn."""
 
     __slots__ = ("bottom", "left", "region", "right", "top", "widget")
