@@ -1025,12 +1025,12 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         history, folder = on.soul._conversation.files, on.soul.folder
         log = folder.tracker.log
 
-        async def written(work: Callable[[], object] | None) -> list[tuple[str, list[str]]]:
+        async def written(work: Callable[[], Any] | None) -> list[tuple[str, list[str]]]:
             n_before = len(log)
             change = await history.before_change(["a"])
             try:
                 if work is not None:
-                    await history.write(change, lambda: None if work() else None)
+                    await history.write(change, lambda: work() and None)
                     # The scan needs no further word from the event loop.
                     await folder.run(lambda: None)
                     assert len(log) > n_before
