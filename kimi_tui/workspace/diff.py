@@ -169,7 +169,7 @@ class StoredTexts:
         Raises:
             BlobDamaged: they are missing, or are not those of the snapshot.
         """
-        return self._store.get(entry.blob, entry.size)
+        return self._store.recall(entry.blob, entry.size)
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which many texts are read faster."""

@@ -23,7 +23,7 @@ import re
 import time
 import tomllib
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -390,11 +390,15 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
     """
     before = _listings.get((folder, deepest), {})
     used: dict[tuple[str, ...], _LinkListing] = {}
-    waiting = deque[tuple[tuple[str, ...], str, bool]]([((), folder, False)])
+    waiting = deque[Iterator[tuple[tuple[str, ...], str, bool]]]([iter([((), folder, False)])])
     n_looked_at = 0
     settled = time.time_ns() - SETTLED_NS
     while waiting and n_looked_at < _MOST_LOOKED_AT:
-        above, place, is_guarded = waiting.popleft()
+        found = next(waiting[0], None)
+        if found is None:
+            waiting.popleft()
+            continue
+        above, place, is_guarded = found
         most = _MOST_LOOKED_AT - n_looked_at if above else _MOST_AT_THE_TOP
         note_path(f"{place}/")
         known = before.get(above)
@@ -409,18 +413,29 @@ def links_in(folder: str, *, deepest: int = _DEEPEST) -> list[GuardedLink]:
                 known = known._replace(stamp=())
         used[above] = known
         n_looked_at += known.n_names if above else 0
+        if not known.links and not known.folders:
+            continue
         start = place if place.endswith("/") else f"{place}/"
         for name in known.links:
             remember_link(folder, start + name)
         in_git = any(folded(name) == ".git" for name in above)
         enters, enters_guarded = len(above) < deepest, len(above) < max(deepest, 1) + 2 * in_git
-        for name, is_guarded_too in known.folders.items():
-            if is_guarded_too and enters_guarded:
-                waiting.appendleft(((*above, name), start + name, True))
-            elif not is_guarded_too and enters:
-                waiting.append(((*above, name), start + name, False))
+        if enters_guarded:
+            for name in [name for name, is_one in known.folders.items() if is_one]:
+                waiting.appendleft(iter([((*above, name), start + name, True)]))
+        if enters:
+            waiting.append(_not_guarded(above, start, known.folders))
     _listings[folder, deepest] = used
     return known_links(folder)
+
+
+def _not_guarded(
+    above: tuple[str, ...], start: str, folders: Mapping[str, bool]
+) -> Iterator[tuple[tuple[str, ...], str, bool]]:
+    """Yield the folders to enter that are not guarded. Of a large folder's not all are reached."""
+    for name, is_guarded in folders.items():
+        if not is_guarded:
+            yield (*above, name), start + name, False
 
 
 def _stamp_of(folder: str) -> tuple[int, ...]:
@@ -448,15 +463,19 @@ def _listed(
     with unread_is_empty(), os.scandir(place) as listing:
         for item in islice(listing, most):
             n_names += 1
-            name = item.name
-            if item.is_symlink():
-                if is_guarded or _may_guard((*above, name)):
-                    links.append(name)
-            elif name not in passed_over and item.is_dir(follow_symlinks=False):
+            # Most names are files, and neither question about them goes to the disk.
+            if item.is_dir(follow_symlinks=False):
+                name = item.name
+                if name in passed_over:
+                    continue
                 is_one = judged.get(name)
                 if is_one is None:
                     is_one = is_guarded or _is_guarded((*above, name), is_folder=True)
                 folders[name] = is_one
+            elif item.is_symlink():
+                name = item.name
+                if is_guarded or _may_guard((*above, name)):
+                    links.append(name)
         is_whole = True
     return _LinkListing(stamp if is_whole else (), most, n_names, links, folders)
 

@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from kimi_tui.filesystem import fsync, open_regular, sync_folder
+from kimi_tui.filesystem import fsync, open_regular, sync_folder, write_all
 
 SUFFIX = ".pack"
 _MAGIC = b"KTPACK1\n"
@@ -55,6 +55,9 @@ _KEY_BYTES = 8
 _SORTED = 10_000
 # For smaller bodies, setting up the compressor takes more time than it can save.
 _COMPRESSED_FROM_BYTES = 160
+_RECENT_BYTES = 64 << 10
+_MOST_RECENT = 16
+"""So many contents of at most so many bytes are in memory, as their texts are compared right after a scan."""
 _FRESH_NS = 120_000_000_000
 """A pack that is older than this has been written by the kernel, which waits for half a minute."""
 
@@ -148,15 +151,17 @@ class PackWriter:
     """One pack while it is written. It has no name before `finish`.
 
     Args:
-        folder: the folder of the finished pack.
+        folder: the folder of the finished pack, created if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{uuid.uuid4().hex}{SUFFIX}"
         self._temporary = self.path.with_suffix(".tmp")
-        handle = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._file = os.fdopen(handle, "w+b", buffering=_BUFFER_BYTES)
-        self._file.write(_MAGIC)
+        handle = _created(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._handle = handle
+        # A file object would take a third of the time of a pack with one small body.
+        self._waiting = [_MAGIC]
+        self._n_waiting = len(_MAGIC)
         self.size_bytes = len(_MAGIC)
         self.places: dict[bytes, PackPlace] = {}
 
@@ -166,8 +171,8 @@ class PackWriter:
         Raises:
             OSError: the disk refused; the pack must be dropped.
         """
-        self._file.write(_HEAD.pack(name, len(body)))
-        self._file.write(body)
+        self._append(_HEAD.pack(name, len(body)))
+        self._append(body)
         self.places[name] = PackPlace(self.size_bytes + _HEAD.size, len(body))
         self.size_bytes += _HEAD.size + len(body)
 
@@ -177,8 +182,18 @@ class PackWriter:
         Raises:
             OSError: the disk refused.
         """
-        self._file.flush()
-        return os.pread(self._file.fileno(), place.size, place.offset)
+        self._flush()
+        return os.pread(self._handle, place.size, place.offset)
+
+    def _append(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self._n_waiting += len(data)
+        if self._n_waiting >= _BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        write_all(self._handle, b"".join(waiting))
 
     def index(self) -> PackIndex:
         """Return the places of the bodies so far."""
@@ -196,11 +211,11 @@ class PackWriter:
         """
         index = self.index()
         foot = _FOOT.pack(self.size_bytes, len(self.places), zlib.crc32(index.rows), _MAGIC)
-        self._file.write(index.rows + foot)
-        self._file.flush()
+        self._append(index.rows + foot)
+        self._flush()
         if not later:
-            fsync(self._file.fileno())
-        self._file.close()
+            fsync(self._handle)
+        self._close()
         os.rename(self._temporary, self.path)
         if not later:
             _sync_names(self.path.parent)
@@ -209,11 +224,24 @@ class PackWriter:
 
     def drop(self) -> None:
         """Delete the unfinished pack."""
-        # Closing writes the buffered bytes, which a full disk refuses again.
         with contextlib.suppress(OSError):
-            self._file.close()
+            self._close()
         with contextlib.suppress(OSError):
             self._temporary.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+
+def _created(path: Path, flags: int, mode: int) -> int:
+    """Open a new file, whose folder is created if it is missing; return its descriptor."""
+    try:
+        return os.open(path, flags, mode)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(path, flags, mode)
 
 
 def read_index(path: Path) -> PackIndex:
@@ -382,6 +410,7 @@ class BlobStore:
         self._is_loaded = False
         self._is_clean = False
         self._opened: _OpenPacks | None = None
+        self._recent: dict[str, bytes] = {}
         self._lock = threading.RLock()
         # Finished packs that are to be synced later, and whether a sync of each has failed. A thread that syncs them holds the second
         # lock, so that the contents are on the disk for everyone who has held it after them.
@@ -404,6 +433,7 @@ class BlobStore:
         with self._lock:
             if again or not self._has(bytes.fromhex(name)):
                 self._put(bytes.fromhex(name), content)
+                self._remember(name, content)
         return name
 
     def limit(self, max_bytes: int) -> None:
@@ -495,6 +525,23 @@ class BlobStore:
             raise BlobDamaged("its snapshot cannot be read") from error
         return _content_of(body, name, size)
 
+    def recall(self, name: str, size: int | None = None) -> bytes:
+        """Return contents as `get` does; small ones that were put or recalled lately come from memory, whatever is on the disk."""
+        with self._lock:
+            found = self._recent.pop(name, None)
+        if found is None:
+            found = self.get(name, size)
+        self._remember(name, found)
+        return found
+
+    def _remember(self, name: str, content: bytes) -> None:
+        if len(content) > _RECENT_BYTES:
+            return
+        with self._lock:
+            self._recent[name] = content
+            if len(self._recent) > _MOST_RECENT:
+                del self._recent[next(iter(self._recent))]
+
     @contextlib.contextmanager
     def reading(self) -> Generator[None]:
         """Keep each pack open from its first use until the end of the context, for many contents."""
@@ -527,7 +574,6 @@ class BlobStore:
                 f"The file snapshots of this session have reached their limit of {self._max_bytes >> 20} MB, so later changes of files cannot be undone."
             )
         if self._writer is None:
-            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._delete_unfinished()
             self._writer = PackWriter(self._root)
             self._used += self._writer.size_bytes

@@ -35,6 +35,7 @@ NAMES: Final = (
 )
 """The events of names that appear in a folder or vanish, or may be readable or not from now on."""
 _READ_BYTES: Final = 8192
+_SHORT_BYTES: Final = 2048
 _PART_OF_LIMIT: Final = 3
 _LOCAL: Final = frozenset(
     {
@@ -330,7 +331,8 @@ def _told_in(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         found = data = os.read(descriptor, _READ_BYTES)
-        while data:
+        # The kernel ends a read before a line that its page has no room for, which only the map of a process has.
+        while len(data) > _SHORT_BYTES or (data and path.endswith("/maps")):
             data = os.read(descriptor, _READ_BYTES)
             found += data
         return found
@@ -360,12 +362,19 @@ def _descendants(process: int) -> Iterator[int]:
     waiting = [process]
     while waiting:
         tasks = f"/proc/{waiting.pop()}/task"
-        with contextlib.suppress(OSError):
-            for task in os.listdir(tasks):
-                with contextlib.suppress(OSError):
-                    children = [int(one) for one in _told_in(f"{tasks}/{task}/children").split()]
-                    waiting += children
-                    yield from children
+        try:
+            names = os.listdir(tasks)
+        except OSError:
+            continue
+        for task in names:
+            try:
+                told = _told_in(f"{tasks}/{task}/children")
+            except OSError:
+                continue
+            if told:
+                children = [int(one) for one in told.split()]
+                waiting += children
+                yield from children
 
 
 def _opened(process: int) -> Iterator[tuple[str, str]]:
