@@ -1,8 +1,8 @@
 """Carries requests to a server: the HTTP client for every request, and the `openai` library over it for chat requests.
 
 `RestrictedClient` follows no redirect, sends only headers that are listed here, and reads no more of an error than can be
-shown. `OpenAIClient` posts chat requests; the `openai` library makes the first one, with its address and authentication, and
-owns the connections. Values that the library would add from the environment or about this machine are left out.
+shown. `OpenAIClient` posts chat requests; the `openai` library does authentication and connection pooling for it. Values that
+the library would add from the environment or about this machine are left out.
 
 Import this module in a thread, after the first paint: the HTTP library takes long to import, and the `openai` library (by
 `preload`) a sixth of a second, and three times that if the packages of types of requests and answers were not deferred.
@@ -16,9 +16,8 @@ import re
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -57,7 +56,6 @@ _ERROR_BODY_S = 10.0
 _SLICE_BYTES = 256 * 1024
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _CHUNK_END = b"\r\n"
-_OF_BODY = frozenset((b"content-length", b"transfer-encoding"))
 _NO_KEY = "none"
 _SHAPES = (
     "openai.types",
@@ -102,6 +100,9 @@ class RestrictedClient(httpx2.AsyncClient):
         except httpx2.InvalidURL as error:
             # Names of hosts have further rules, such as those for letters beyond ASCII.
             raise no_base_url(base_url) from error
+        self._last: tuple[tuple[str, httpx2.URL | str, dict[str, Any]], httpx2.Request] | None = (
+            None
+        )
         self._own_headers = own_headers
         self.proxy: EnvironmentProxy | None = proxy_to(base_url)
         # Certificate authorities take 2 MB, and the variables that name others may be wrong, so they are only read if one of
@@ -126,6 +127,21 @@ class RestrictedClient(httpx2.AsyncClient):
             trust_env=False,
             timeout=httpx2.Timeout(connect=connect_s, read=read_s, write=read_s, pool=connect_s),
             headers={"User-Agent": USER_AGENT},
+        )
+
+    def build_request(
+        self, method: str, url: httpx2.URL | str, *, content: Any = None, **options: Any
+    ) -> httpx2.Request:
+        """Build a request as `httpx2` does; one that differs from the last one only in its body gets what that one was made of."""
+        if not isinstance(content, bytes):
+            return super().build_request(method, url, content=content, **options)
+        asked = (method, url, options)
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, super().build_request(method, url, content=b"", **options)
+        like = self._last[1]
+        headers = [item for item in like.headers.raw if item[0].lower() != b"content-length"]
+        return httpx2.Request(
+            method, like.url, headers=headers, content=content, extensions=like.extensions
         )
 
     async def send(
@@ -212,7 +228,8 @@ class NetworkFailures:
 
     def timeout(self, error: BaseException) -> APITimeoutError:
         """Return the error for a connection that took too long, or for too long a silence."""
-        if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+        cause = error.__cause__ or error
+        if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
             asked = self.host if self.proxy is None else self.proxy.called
             return APITimeoutError(
                 f"{asked} did not accept a connection within {CONNECT_S:g} s.",
@@ -221,15 +238,16 @@ class NetworkFailures:
                 else f"Check the proxy, or add {self.host} to NO_PROXY.",
             )
         advice = "If it keeps happening, choose another model with /model."
-        if isinstance(error, WaitedTooLong):
-            return AnswerOverdueError(f"{self.host} {error}", advice=advice, again=error.again)
+        if isinstance(cause, WaitedTooLong):
+            return AnswerOverdueError(f"{self.host} {cause}", advice=advice, again=cause.again)
         return APITimeoutError(f"{self.host} took too long.", advice=advice)
 
     def unreachable(self, error: BaseException) -> LLMError:
         """Return the error for a server that refused, has no such name or a wrong certificate, or closed the connection
         before it answered.
         """
-        made = connection_error(self.host, error, self.secrets, self.proxy)
+        cause = error.__cause__ or error
+        made = connection_error(self.host, cause, self.secrets, self.proxy)
         if made is not None:
             return made
         if self.proxy is not None:
@@ -321,8 +339,7 @@ class OpenAIClient:
         from openai import AsyncOpenAI, Omit
 
         # `waiting` limits the wait for an answer, at the place where it is read.
-        http = self._http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None)
-        self._request: Callable[..., httpx2.Request] | None = None
+        http = RestrictedClient(base_url, headers, connect_s=CONNECT_S, read_s=None)
         self._proxy = http.proxy
         secrets = (api_key, *headers.values(), *(http.proxy.secrets if http.proxy else ()))
         self.failures = NetworkFailures(host, secrets, http.proxy)
@@ -345,33 +362,10 @@ class OpenAIClient:
         Raises:
             LLMError: the server could not be reached, or did not answer in time.
         """
-        import anyio
         import openai
 
         try:
-            # All requests differ in their body alone, and the library takes longer to make one than to send it.
-            if self._request is None:
-                response = await self._first(body)
-            else:
-                response = await self._http.send(self._request(content=body), stream=True)
-        except (openai.APITimeoutError, httpx2.TimeoutException) as error:
-            raise self.failures.timeout(_of_http(error)) from error
-        except (
-            *(openai.APIConnectionError, httpx2.RequestError),
-            # `httpx2` does not map these two, with which an encrypted connection may break.
-            *(ssl.SSLError, anyio.EndOfStream),
-        ) as error:
-            raise self.failures.unreachable(_of_http(error)) from error
-        if response.status_code == 407 and self._proxy is not None:
-            raise self._proxy.wants_login()
-        return response
-
-    async def _first(self, body: bytes) -> httpx2.Response:
-        """Have the library make a request out of the address, the key and the headers, and post it; the next ones are made like it."""
-        import openai
-
-        try:
-            response: Any = await self._client.post(
+            response = await self._client.post(
                 "/chat/completions",
                 cast_to=httpx2.Response,
                 content=body,
@@ -379,26 +373,19 @@ class OpenAIClient:
                 stream_cls=openai.AsyncStream[object],
                 options={"headers": self._headers},
             )
+            return cast("httpx2.Response", response)
+        except openai.APITimeoutError as error:
+            raise self.failures.timeout(error) from error
+        except openai.APIConnectionError as error:
+            raise self.failures.unreachable(error) from error
         except openai.APIStatusError as error:
-            response = error.response
-        found = cast("httpx2.Response", response)
-        made = found.request
-        headers = [item for item in made.headers.raw if item[0].lower() not in _OF_BODY]
-        self._request = partial(
-            httpx2.Request, made.method, made.url, headers=headers, extensions=made.extensions
-        )
-        return found
+            if error.response.status_code == 407 and self._proxy is not None:
+                raise self._proxy.wants_login() from error
+            return error.response
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-def _of_http(error: BaseException) -> BaseException:
-    """Return the HTTP library's error, which the `openai` library has wrapped if it posted the request."""
-    import openai
-
-    return (isinstance(error, openai.OpenAIError) and error.__cause__) or error
 
 
 class ChunkedBody:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import subprocess
 import sys
@@ -16,8 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kimi_tui.llm import transport
-from kimi_tui.llm.errors import APIConnectionError
-from kimi_tui.llm.transport import ChunkedBody, OpenAIClient
+from kimi_tui.llm.transport import ChunkedBody, RestrictedClient
 
 _CHUNK = st.one_of(
     st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data)),
@@ -122,58 +119,25 @@ def test_what_the_library_would_log_goes_neither_to_the_terminal_nor_to_the_log(
     assert (ended.stdout, ended.stderr, log.read_bytes()) == (b"", b"", b"")
 
 
-async def test_a_further_request_differs_from_the_first_one_only_in_its_body() -> None:
-    heads: list[list[str]] = []
-    bodies: list[bytes] = []
-    ended = asyncio.Event()
+def test_a_further_request_is_built_as_the_first_one_would_be() -> None:
+    def client() -> RestrictedClient:
+        return RestrictedClient("http://127.0.0.1:1/v1", connect_s=1, read_s=2)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError):
-            while head := (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n"):
-                length = next(line for line in head if line.lower().startswith("content-length"))
-                bodies.append(await reader.readexactly(int(length.partition(":")[2])))
-                heads.append(sorted(line for line in head if line != length))
-                status = "400 Bad Request" if len(heads) == 1 else "200 OK"
-                writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}".encode())
-        writer.close()
-        ended.set()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = OpenAIClient(f"http://127.0.0.1:{port}/v1", "a key", {"X-Own": "yes"})
-    sent = [b"first", b"longer than that", b"x" * 300_000, b"last"]
-    statuses: list[int] = []
-    for body in sent:
-        response = await client.post(body)
-        await response.aread()
-        statuses.append(response.status_code)
-    await client.aclose()
-    await ended.wait()
-    server.close()
-    assert statuses == [400, 200, 200, 200]
-    assert bodies == sent
-    assert heads[1:] == heads[:1] * 3
-    assert {"authorization: bearer a key", "x-own: yes"} <= {line.lower() for line in heads[0]}
-    assert "POST /v1/chat/completions HTTP/1.1" in heads[0]
-
-
-async def test_a_further_request_fails_as_the_first_one_does() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    first, second = (OpenAIClient(f"http://127.0.0.1:{port}/v1", "") for _ in range(2))
-    await (await second.post(b"")).aread()
-    server.close()
-    await server.wait_closed()
-    failures: list[str] = []
-    for client in (first, second):
-        with pytest.raises(APIConnectionError) as failure:
-            await client.post(b"")
-        failures.append(f"{failure.value.message} {failure.value.advice}")
-        await client.aclose()
-    assert failures[0] == failures[1]
-    assert failures[0].endswith("Check that the server is running.")
+    url, kept = "http://127.0.0.1:1/v1/chat", client()
+    asked: list[tuple[str, bytes, dict[str, str]]] = [
+        ("POST", b"first", {"Authorization": "a"}),
+        ("POST", b"longer than that", {"Authorization": "a"}),
+        ("POST", b"", {"Authorization": "a"}),
+        ("POST", b"longer than that", {"Authorization": "b"}),
+        ("PUT", b"x", {"Authorization": "b"}),
+    ]
+    for method, content, headers in asked:
+        made, fresh = (
+            one.build_request(method, url, content=content, headers=headers)
+            for one in (kept, client())
+        )
+        # A request may be changed before it is sent.
+        assert sorted(made.headers.raw) == sorted(fresh.headers.raw)
+        assert (made.method, made.url, made.content) == (method, fresh.url, content)
+        assert made.extensions == fresh.extensions
+        made.headers.clear()
