@@ -239,7 +239,7 @@ class TokenMeter:
         if usage.estimated or usage.prompt_cut:
             return
         guess = self.uncorrected
-        log.debug(
+        log.info(
             "tokens: estimated %d, the server says %d, difference %+d (factor %.3f)",
             self.scale.corrected(guess),
             usage.input,

@@ -70,7 +70,7 @@ async def test_the_factor_is_learned_and_used(
     meter = meter_of(tmp_path, messages, "prompt " * 100, tools)
     await meter.count_appended(TimeSlices())
     guess = meter.used
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.INFO):
         for _ in range(6):
             meter.add_step(Usage(2 * guess, 10), 2 * guess)
     assert meter.scale.factor == pytest.approx(2.0, abs=0.05)

@@ -47,7 +47,7 @@ def row_with(one: Desk, words: str) -> str:
     return next(row for row in one.text().split("\n") if words in row)
 
 
-async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
+async def test_a_missing_key_and_a_wait_that_is_given_up(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url) as one:
         server.script(
             status(401, {"error": {"message": "no such key"}}),
@@ -60,7 +60,7 @@ async def test_a_refused_key_and_a_wait_that_is_given_up(home: Path) -> None:
         shown = " ".join((await one.sees("Nothing was lost. Press Enter to try")).split())
         assert "× Model request failed" in shown
         assert "401: no such key" in row_with(one, "Model request failed")
-        assert "Check the API key" in shown
+        assert "This server needs an API key, and none was sent." in shown
         await one.idle()
         assert str(one.screen.prompt.area.placeholder).startswith("Enter to continue")
         await one.pilot.press("enter")
