@@ -49,8 +49,6 @@ _EARLY_S = 30.0
 _MAX_BYTES = 1 << 20
 _MAX_REQUEST = 16 << 10
 _PATH = "/callback"
-_LOOPBACK = ("all://localhost", "all://*.localhost", "all://127.0.0.0/8", "all://[::1]")
-"""This machine's addresses (`is_loopback`) in the form of the HTTP library."""
 
 
 class LoginNeeded(Exception):
@@ -211,6 +209,14 @@ def _redirect(keeping: Keeping, config: ServerConfig) -> str:
     return f"http://127.0.0.1:{port}{_PATH}"
 
 
+class _McpHttpClient(httpx2.AsyncClient):
+    """A client that asks no proxy for an address of this machine, however that is written."""
+
+    def _transport_for_url(self, url: httpx2.URL) -> httpx2.AsyncBaseTransport:
+        # The library compares hosts as text, and an IPv6 address has many forms.
+        return self._transport if is_loopback(url.host) else super()._transport_for_url(url)
+
+
 def client_of(
     config: ServerConfig,
     headers: Mapping[str, str] | None,
@@ -224,12 +230,11 @@ def client_of(
     async def guard(request: httpx2.Request) -> None:
         await check_near(request, config)
 
-    return httpx2.AsyncClient(
+    return _McpHttpClient(
         headers=headers,
         timeout=timeout,
         auth=auth,
         event_hooks={"request": [guard]},
-        mounts=dict.fromkeys(_LOOPBACK),
     )
 
 

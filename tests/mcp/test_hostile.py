@@ -348,6 +348,7 @@ async def test_a_secret_crosses_no_network_unencrypted(
             far={"type": kind, "url": "http://tracker.example/mcp", **secret},
             open={"type": kind, "url": "http://open.example/mcp"},
             near={"type": kind, "url": f"http://127.0.0.1:{port}/mcp", **secret},
+            long={"type": kind, "url": f"http://[0:0:0:0:0:0:0:1]:{port}/mcp", **secret},
         )
         async with session(folder) as one:
             assert one.servers.named("far").why == (
