@@ -37,6 +37,8 @@ from kimi_tui.tools.sandbox.policy import (
     NoSandbox,
     named_by_settings,
     repositories_behind,
+    usual_folders,
+    ways_to_own_places,
 )
 from kimi_tui.tools.sandbox.remembered import OutsideLook, Remembered
 from kimi_tui.workspace.protected_names import (
@@ -426,17 +428,7 @@ def _folders_of_home(
     """Return the `XDG_FOLDERS` with their usual names and present paths; but none that contains the work folder, which would
     then be protected as a whole.
     """
-
-    def found() -> list[tuple[tuple[str, ...], str]]:
-        links_to(app_paths.home_of(environ) or "/")
-        return [
-            (tuple(usual.split("/")), links_to(place)[1])
-            for usual in app_paths.XDG_FOLDERS
-            for place in app_paths.home_places(environ, usual)
-        ]
-
-    folders = look.at("folders of home", frozenset(environ.items()), found)
-    return [one for one in folders if not _is_below(root, one[1])]
+    return [one for one in usual_folders(environ, look) if not _is_below(root, one[1])]
 
 
 def _names_from_home(
@@ -458,16 +450,8 @@ def _own_places(environ: Mapping[str, str], look: OutsideLook) -> list[str]:
     """Return the real places of this program's own files, and every link that leads there: a changed link would lead to other
     settings.
     """
-
-    def found() -> list[str]:
-        # Without a home folder the places are elsewhere.
-        links_to(app_paths.home_of(os.environ) or "/")
-        ways = [links_to(str(place)) for place in app_paths.own_places(environ)]
-        return [place for links, end in ways for place in (*links, end)]
-
-    # The places of the other agent and of a program without a home folder are those of this process.
-    own = os.environ.get("HOME"), os.environ.get("TMPDIR")
-    return look.at("own places", (frozenset(environ.items()), own), found)
+    ways = ways_to_own_places(environ, look)
+    return [place for _, (links, end) in ways for place in (*links, end)]
 
 
 def _secret_places(environ: Mapping[str, str], look: OutsideLook) -> list[str]:

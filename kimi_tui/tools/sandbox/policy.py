@@ -276,7 +276,7 @@ def policy_for(
         links, end = links_to(_absolute(path, home))
         if not any(_under(link, written) for link in links):
             shown.add(end)
-    own = look.at("own", (variables, *_of_this_process()), lambda: _own_places(environ))
+    own = ways_to_own_places(environ, look)
     outside = look.at("secrets", variables, lambda: _secrets_outside(environ))
     guarded = [place for place, _ in (*own, *outside)]
     hidden: set[str] = set()
@@ -485,18 +485,19 @@ def _secrets_outside(
     return tuple((place, links_to(place)) for place in secrets_outside(environ))
 
 
-def _own_places(
-    environ: Mapping[str, str],
+def ways_to_own_places(
+    environ: Mapping[str, str], look: OutsideLook
 ) -> tuple[tuple[str, tuple[list[str], str]], ...]:
     """Return the places of this program's own files, each with the links to it and its real path (`links_to`)."""
-    # Without a home folder the places are elsewhere.
-    links_to(app_paths.home_of(os.environ) or "/")
-    return tuple((place, links_to(place)) for place in map(str, app_paths.own_places(environ)))
 
+    def found() -> tuple[tuple[str, tuple[list[str], str]], ...]:
+        # Without a home folder the places are elsewhere.
+        links_to(app_paths.home_of(os.environ) or "/")
+        return tuple((place, links_to(place)) for place in map(str, app_paths.own_places(environ)))
 
-def _of_this_process() -> tuple[str | None, ...]:
-    """Return the variables of this process on which its own places depend besides those of the commands."""
-    return os.environ.get("HOME"), os.environ.get("TMPDIR")
+    # The places of the other agent and of a program without a home folder are those of this process.
+    own = os.environ.get("HOME"), os.environ.get("TMPDIR")
+    return look.at("own places", (frozenset(environ.items()), own), found)
 
 
 def _emptied(environ: Mapping[str, str], work: str, asked: Collection[str]) -> tuple[str, ...]:
@@ -508,14 +509,20 @@ def _emptied(environ: Mapping[str, str], work: str, asked: Collection[str]) -> t
     return tuple(emptied_for(environ, work, asked))
 
 
-def _usual_folders(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the real paths of the folders of `XDG_FOLDERS`, each with the names of its path from the home folder."""
-    links_to(app_paths.home_of(environ) or "/")
-    return {
-        links_to(place)[1]: tuple(usual.split("/"))
-        for usual in app_paths.XDG_FOLDERS
-        for place in app_paths.home_places(environ, usual)
-    }
+def usual_folders(
+    environ: Mapping[str, str], look: OutsideLook
+) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return the `XDG_FOLDERS`: for each the names of its usual path from the home folder, and the real path of a present place."""
+
+    def found() -> tuple[tuple[tuple[str, ...], str], ...]:
+        links_to(app_paths.home_of(environ) or "/")
+        return tuple(
+            (tuple(usual.split("/")), links_to(place)[1])
+            for usual in app_paths.XDG_FOLDERS
+            for place in app_paths.home_places(environ, usual)
+        )
+
+    return look.at("usual folders", frozenset(environ.items()), found)
 
 
 def _secret_in_home(environ: Mapping[str, str]) -> Iterator[str]:
@@ -824,7 +831,7 @@ class FolderMemory:
 
         Args:
             work: the folder.
-            in_home: the folders that have names from the home folder (`_usual_folders`).
+            in_home: the real paths of the folders that have names from the home folder, with these names (`usual_folders`).
         """
         last = self._walk
         if last.work != work or last.in_home != in_home:
@@ -965,7 +972,7 @@ def _look(
         the paths at its top that run later; the same below the top, with the secrets; the folders that are repositories of their own.
     """
     look = look or memory.outside.look()
-    in_home = look.at("usual", frozenset(environ.items()), lambda: _usual_folders(environ))
+    in_home = {place: usual for usual, place in usual_folders(environ, look)}
     with memory.lock:
         walk = memory.walk(work, in_home)
     top: list[str] = []

@@ -178,13 +178,19 @@ async def test_logs_beside_caches_are_not_shown_and_have_a_private_place(
     assert [(home / name).read_text() for name in logs] == ["theirs\n"] * 2
 
 
-async def test_commands_at_the_same_time_write_to_layers_of_their_own(
-    environ: dict[str, str], top: Path
-) -> None:
+def layered(environ: dict[str, str]) -> Sandbox:
+    """Return a sandbox with layers over caches; the test is skipped where there are none."""
     own = Sandbox("full", SandboxSettings(), environ) if whole_sandbox(HERE) else None
     assert own is not None
     if not own.is_layered:
         pytest.skip("there are no overlays on this machine: nothing was tried")
+    return own
+
+
+async def test_commands_at_the_same_time_write_to_layers_of_their_own(
+    environ: dict[str, str], top: Path
+) -> None:
+    own = layered(environ)
     await said(own, "echo first > ~/.cache/pip/first", top)
     for name in ("up", "go"):
         os.mkfifo(top / "work" / name)
@@ -254,10 +260,7 @@ def test_resets_at_the_same_time_wait_for_one_another(
 async def test_a_command_that_begins_during_a_reset_finds_its_folders(
     environ: dict[str, str], top: Path
 ) -> None:
-    own = Sandbox("full", SandboxSettings(), environ) if whole_sandbox(HERE) else None
-    assert own is not None
-    if not own.is_layered:
-        pytest.skip("there are no overlays on this machine: nothing was tried")
+    own = layered(environ)
     script = ["/bin/sh", "-c", "echo x > ~/.cache/x && echo x > ~/.cache/pip/x && echo ran"]
     work = top / "work"
     confined = await asyncio.to_thread(own.confined, script, work)
