@@ -57,7 +57,7 @@ from kimi_tui.llm.provider import (
     check_origin,
 )
 from kimi_tui.llm.request import ChatRequest, EncodedRequest, Recipient, RequestBuilder
-from kimi_tui.llm.stream import AnswerReader
+from kimi_tui.llm.stream import AnswerReader, end_task
 from kimi_tui.llm.waiting import AnswerWait, WaitedTooLong, WaitLimits
 
 if TYPE_CHECKING:
@@ -483,9 +483,8 @@ class OpenAICompatible(ChatProvider):
 
     async def aclose(self) -> None:
         """Close connections."""
-        if self._prepared is not None and not self._prepared.done():
-            self._prepared.cancel()
-            await asyncio.gather(self._prepared, return_exceptions=True)
+        if self._prepared is not None:
+            await end_task(self._prepared)
         await self._close_client()
 
     async def _close_client(self) -> None:
@@ -496,9 +495,7 @@ class OpenAICompatible(ChatProvider):
 
 async def _end(sending: asyncio.Task[Sent]) -> None:
     """Abandon a request: cancel it, or close its response if there is one."""
-    if not sending.done():
-        sending.cancel()
-        await asyncio.wait({sending})
+    await end_task(sending)
     if not sending.cancelled() and sending.exception() is None:
         await sending.result()[1].aclose()
 

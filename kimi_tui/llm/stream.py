@@ -731,13 +731,18 @@ class BatchedBytes:
 
     async def aclose(self) -> None:
         """Stop reading."""
-        # A wait for what has ended already would take a turn of the event loop.
-        if not self._gathering.done():
-            self._gathering.cancel()
-            await asyncio.wait({self._gathering})
-        if not self._gathering.cancelled():
-            # Asyncio reports errors that nobody has read.
-            self._gathering.exception()
+        await end_task(self._gathering)
+
+
+async def end_task(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, if it runs, and wait for its end; its error is not raised."""
+    # A wait for what has ended already would take a turn of the event loop.
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        # Asyncio reports errors that nobody has read.
+        task.exception()
 
 
 def joined(items: Iterable[StreamItem | str]) -> list[StreamItem]:
