@@ -111,6 +111,15 @@ class Launch(NamedTuple):
     once_only: bool = False
     external_agent: tuple[str, ...] = ()
 
+    @property
+    def continued(self) -> str | None:
+        """The id of the session that is continued, empty for the newest of the folder; None for a new one, and for a fork, which
+        does not exist before it is open.
+        """
+        if self.fork:
+            return None
+        return "" if self.resume == NEWEST else self.resume
+
 
 def launch_of(options: Options) -> Launch:
     """Combine the options, the environment and the configuration file.

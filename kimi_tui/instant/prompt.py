@@ -448,6 +448,5 @@ def prompt_of(launch: Launch, environ: Mapping[str, str]) -> InstantPrompt | Non
 def _kept_with(launch: Launch) -> tuple[str, ...]:
     if launch.demo:
         return ()
-    resumed = "-" if launch.resume is None or launch.fork else launch.resume
-    root = str(launch.kept_in or "")
-    return root, str(launch.work_dir), "" if resumed == NEWEST else resumed
+    continued = "-" if launch.continued is None else launch.continued
+    return str(launch.kept_in or ""), str(launch.work_dir), continued

@@ -18,7 +18,7 @@ from kimi_tui.agent_parts import parts_of
 from kimi_tui.app_paths import data_dir, reason_of, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.daemon_threads import in_daemon_thread
-from kimi_tui.launch import FORKED, NEWEST, CannotOpen, Launch
+from kimi_tui.launch import FORKED, CannotOpen, Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
@@ -487,9 +487,8 @@ class ConversationController:
             self.unsent_text = unsent.words(drafts.trouble)
             return
         launch = self.launch
-        # A fork that was not opened does not exist any more.
-        resume = None if launch.fork else "" if launch.resume == NEWEST else launch.resume
-        self.unsent_text = unsent.keep(launch.kept_in or data_dir(), launch.work_dir, resume)
+        root = launch.kept_in or data_dir()
+        self.unsent_text = unsent.keep(root, launch.work_dir, launch.continued)
 
     async def _release(self) -> str:
         """Stop running work, save, and release the engine; return a sentence on parts that could not be saved."""
