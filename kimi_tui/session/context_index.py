@@ -479,7 +479,7 @@ class MessageList(Sequence["Message"]):
             if all(known):
                 yield cast("list[Message]", known)
             else:
-                # Who stops earlier has no later message parsed.
+                # No later message is parsed for a caller that stops earlier.
                 yield (
                     self._message(number) if message is None else message
                     for number, message in zip(numbers, known, strict=True)

@@ -421,7 +421,7 @@ def _extras(
         [Span(glyphs.compaction, "mark"), Span(f" {form}", style)] for form in forms if form
     ]
     if to_send:
-        # What is about to be sent comes first where there is no room for both, as the forecast includes it.
+        # The tokens of the draft come first where there is no room for both: the forecast includes them.
         is_over = 0 < status.limit < status.used + to_send
         more = Span(f"+{numbers.tokens(to_send, estimated=True)}", "error" if is_over else "ink")
         extras = [[more, Span("  "), *extra] for extra in extras] + [[more]] + extras
