@@ -120,8 +120,6 @@ class FileHistory:
         self.unsynced_words = ""
         """A sentence on what the last sync could not make durable; empty if it could. After the session is closed nobody hears events."""
         self._began = 0.0
-        # These running tools have their files looked at just before they write them (`write`).
-        self._unwritten: set[ChangingTool] = set()
         self._ahead: ScanAhead | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         session.context.sync_first = self._sync_first
@@ -183,9 +181,8 @@ class FileHistory:
             the running tool, to be passed to `after_change`.
         """
         change = ChangingTool(None if paths is None else frozenset(paths), self._agent)
-        if paths is not None and self.folder.is_on and self.folder.is_ready:
-            self._unwritten.add(change)
-        else:
+        writes_later = paths is not None and self.folder.is_on and self.folder.is_ready
+        if not writes_later:
             await self._scan_before(change)
         if beside is not None:
             loop = asyncio.get_running_loop()
@@ -193,7 +190,7 @@ class FileHistory:
             await beside
             if loop.time() - scanned_at > _OLD_S:
                 await self._scan_before(change)
-        self.folder.begin(change)
+        self.folder.begin(change, writes_later=writes_later)
         return change
 
     async def write(self, change: ChangingTool, work: Callable[[], object]) -> None:
@@ -206,14 +203,10 @@ class FileHistory:
             work: the function, whose errors are raised.
         """
         folder = self.folder
-        if change not in self._unwritten or not folder.is_on:
+        if not folder.may_write(change) or not folder.is_on:
             await asyncio.to_thread(work)
-            return
-        self._unwritten.discard(change)
-        # A scan beside another agent's tool would take its changes for someone else's; the scan at that tool's end tells them.
-        is_alone = all(one.agent == change.agent for one in folder.under_way)
-        if not await folder.write(change, work, if_seen=is_alone):
-            await self._scan(folder.others, later=True)
+        elif not await folder.write(change, work, if_seen=True):
+            await self._scan("other", later=True)
             await folder.write(change, work, if_seen=False)
 
     def after_change(self, change: ChangingTool, uid: str, key: str) -> None:
@@ -226,14 +219,10 @@ class FileHistory:
         """
         self._loop = asyncio.get_running_loop()
         begun = self.folder.end(change)
-        if change in self._unwritten:
-            # The tool got no further than to its question.
-            self._unwritten.discard(change)
+        if begun is None:
             self.folder.covered(change)
-        elif self.folder.is_on and self.folder.first_scan is not None:
-            self._start_task(self._scan_after(change, uid, key, begun))
         else:
-            self.folder.covered(change)
+            self._start_task(self._scan_after(change, uid, key, begun))
 
     def scan_ahead(self) -> None:
         """Begin the scan of `before_change` for a command that is being prepared; it counts if the command begins soon enough."""
@@ -368,11 +357,8 @@ class FileHistory:
         return await self._plan(point, after=after)
 
     async def _plan(self, point: Checkpoint, *, after: bool = False) -> RestorePlan:
-        by: By = "agent" if self.folder.under_way else self.folder.others
-        touched = self.folder.touched
-        was = point.was or ""
         return await self._found_by(
-            RestorePlan, self._tracker.plan, point.uid, was, by, touched, after=after
+            RestorePlan, self._tracker.plan, point.uid, point.was or "", after=after
         )
 
     async def prepare(
@@ -505,12 +491,9 @@ class FileHistory:
             start: the earlier one; None for the start of the session.
             end: the later one; None for now.
         """
-        by: By = "agent" if self.folder.under_way else self.folder.others
         begins = None if start is None else (start.uid, start.was or "")
         ends = None if end is None else (end.uid, end.was or "")
-        return await self._found_by(
-            Changes, self._tracker.changes, begins, ends, by, self.folder.touched
-        )
+        return await self._found_by(Changes, self._tracker.changes, begins, ends)
 
     async def blame(self, path: str, authors: Authors) -> list[BlamedLine]:
         """Return the lines of a file as it is now, each with its author.
@@ -524,13 +507,11 @@ class FileHistory:
         """
         if self.reason:
             raise NoBlame(self.reason)
-        by: By = "agent" if self.folder.under_way else self.folder.others
-        touched, root = self.folder.touched, self.folder.work_dir
 
         def blamed() -> list[BlamedLine]:
-            self._tracker.take_snapshot(by, touched)
+            self._tracker.take_snapshot("other")
             log, lines = self._tracker.blame(path)
-            return blame_lines(path, log, lines, authors, root=root)
+            return blame_lines(path, log, lines, authors, root=self.folder.work_dir)
 
         return await self.folder.run(blamed)
 
@@ -623,19 +604,16 @@ class FileHistory:
                 folder.patience_s = max(0.0, folder.patience_s - waited_s)
                 self._tracker.command_ran()
                 return
-        if any(one.agent != change.agent for one in folder.under_way):
-            # A scan now would take the changes of the other agent's tool for someone else's; the scan at that tool's end tells them.
-            return
         if paths is None and await self._is_scanned():
             return
         if folder.is_ready:
-            await self._scan(folder.others, later=True)
+            await self._scan("other", later=True)
 
     async def _scan_after(
-        self, change: ChangingTool, uid: str, key: str, begun: Future[Figures] | None
+        self, change: ChangingTool, uid: str, key: str, begun: Future[Figures]
     ) -> None:
         try:
-            await self._scan("agent", uid, key, later=True, begun=begun)
+            await self._scan("agent", uid, key, begun=begun)
         finally:
             self.folder.covered(change)
 
@@ -665,8 +643,7 @@ class FileHistory:
         """
         try:
             if begun is None:
-                agent = self._agent if by == "agent" else ""
-                found = await self.folder.take(by, agent, later=later)
+                found = await self.folder.take(by, later=later)
             else:
                 found = begun.result() if begun.done() else await asyncio.wrap_future(begun)
         except OSError as error:
@@ -675,8 +652,8 @@ class FileHistory:
                 self._events.trouble(error)
             return
         self._events.full(self._tracker.full)
-        if found.snapshot is not None and by == "agent":
-            paths, named = tuple(sorted(found.snapshot.changed)), tuple(found.lost[:_NAMED_LOST])
+        if found.paths:
+            paths, named = tuple(found.paths), tuple(found.lost[:_NAMED_LOST])
             self._wire.publish(
                 FilesChanged(uid, paths, found.added, found.removed, len(found.lost), key, named)
             )

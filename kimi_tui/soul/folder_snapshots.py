@@ -23,10 +23,11 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from kimi_tui.filesystem import sync_folder
 from kimi_tui.session.rotation import repaired_entries
 from kimi_tui.session.session import Session
+from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.restore import Intent, Restored
-from kimi_tui.workspace.snapshots import By, Snapshot
-from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Tracker
+from kimi_tui.workspace.snapshots import By
+from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Suspects, Tracker
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,9 +80,9 @@ class NamesNotSynced(OSError):
 
 
 class Figures(NamedTuple):
-    """A snapshot with the lines that it added and removed, and its files that cannot be restored to their former state."""
+    """The files that a tool changed, sorted, the lines that it added and removed, and its files that cannot be restored to their former state."""
 
-    snapshot: Snapshot | None
+    paths: Sequence[str] = ()
     added: int = 0
     removed: int = 0
     lost: Sequence[str] = ()
@@ -118,7 +119,9 @@ class FolderSnapshots:
         self.work_dir = session.work_dir
         self._session_dir = session.dir
         folder = session.dir / FILES_NAME
-        self.tracker = Tracker(session.work_dir, folder, limits, around, self._cancelled.is_set)
+        self.tracker = Tracker(
+            session.work_dir, folder, limits, around, self._cancelled.is_set, self._suspects
+        )
         self._journal = session.context.journal
         self._pool = _OneThread()
         self._is_open = True
@@ -129,8 +132,11 @@ class FolderSnapshots:
         self.trouble = ""
         self.under_way: list[ChangingTool] = []
         self._n_begun = 0
-        # These are the running tools, and ended ones that no scan has covered yet.
+        # These are the running tools, and ended ones that no scan has covered yet. Of them, the first have not written their files
+        # yet, and the second have done all that they do. Hold the lock `_ending` to change these.
         self._unseen: list[ChangingTool] = []
+        self._unwritten: set[ChangingTool] = set()
+        self._ended: set[ChangingTool] = set()
         self._n_jobs: dict[str, int] = {}
         self._named: list[str] = []
         # The scans of tools whose work has ended, which began before the event loop heard of that.
@@ -275,21 +281,29 @@ class FolderSnapshots:
 
     # -- who changes files ------------------------------------------------------------------------
 
-    def begin(self, change: ChangingTool) -> None:
-        """Note that a tool runs."""
+    def begin(self, change: ChangingTool, *, writes_later: bool = False) -> None:
+        """Note that a tool runs.
+
+        Args:
+            change: the tool.
+            writes_later: whether it changes nothing but with `write`.
+        """
         self._n_begun += 1
         self.under_way.append(change)
-        self._unseen.append(change)
+        with self._ending:
+            self._unseen.append(change)
+            if writes_later:
+                self._unwritten.add(change)
         if self._resting is not None:
             self._resting.cancel()
 
     def scan_ahead(self) -> ScanAhead | None:
-        """Begin a scan for a tool that is about to begin; return None if a running tool's changes would be taken for somebody else's."""
-        if not self.is_ready or not self.is_on or self.under_way:
+        """Begin a scan for a tool that is about to begin; return None if there are no snapshots yet."""
+        if not self.is_ready or not self.is_on:
             return None
 
         def scan() -> float:
-            self._take(self.others, "", later=True)
+            self._take("other", "", later=True)
             return time.monotonic()
 
         return ScanAhead(self._pool.submit(scan), self._n_begun)
@@ -309,21 +323,34 @@ class FolderSnapshots:
         with self._ending:
             # A command that went on in the background counts no more when it ends.
             if change in self.under_way and change not in self._begun and self.is_ready:
+                self._ended.add(change)
                 # After the shutdown nothing is scanned.
                 with contextlib.suppress(RuntimeError):
-                    self._begun[change] = self._pool.submit(
-                        self._take, "agent", change.agent, later=True
-                    )
+                    self._begun[change] = self._submit_take(change)
 
     def end(self, change: ChangingTool) -> Future[Figures] | None:
-        """Note that it has ended; its changes are known when a scan has covered it. Return that scan, if it began (`scan_at_end`)."""
+        """Note that it has ended; its changes are known when a scan has covered it. Return that scan, which may have begun by now
+        (`scan_at_end`); None if none is needed, or possible.
+        """
         with self._ending:
             self.under_way.remove(change)
-            return self._begun.pop(change, None)
+            begun = self._begun.pop(change, None)
+            if change in self._unwritten or not self.is_on or self.first_scan is None:
+                return None
+            self._ended.add(change)
+            # Another agent's tool may begin at once, and its scan must not come before this one.
+            return begun or self._submit_take(change)
+
+    def _submit_take(self, change: ChangingTool) -> Future[Figures]:
+        return self._pool.submit(self._take, "agent", change.agent, later=True)
 
     def covered(self, change: ChangingTool) -> None:
         """Note that a scan has seen the changes of an ended tool, or that none will."""
-        self._unseen.remove(change)
+        with self._ending:
+            if change in self._unseen:
+                self._unseen.remove(change)
+            self._unwritten.discard(change)
+            self._ended.discard(change)
         if self._unseen or not self.is_ready or not self._is_open:
             return
         if self._resting is not None:
@@ -349,7 +376,7 @@ class FolderSnapshots:
                     # A tool runs by now. Files that were not checked yet are checked next time.
                     return
             if self.tracker.has_suspects:
-                await self.take(self.others)
+                await self.take("other")
         except OSError as error:
             log.warning("the files could not be checked", exc_info=error)
         finally:
@@ -361,10 +388,17 @@ class FolderSnapshots:
         self._n_jobs[agent] = running
         return ended
 
-    @property
-    def touched(self) -> frozenset[str] | None:
-        """The files that the running tools can have changed; None if they are unknown."""
-        return _touched(self.under_way)
+    def may_write(self, change: ChangingTool) -> bool:
+        """Return whether a tool has nothing written yet, and is to do so with `write`."""
+        return change in self._unwritten
+
+    def _suspects(self) -> Suspects:
+        """Return who can have changed files since the last scan, beside others than agents. Called in the thread of the tracker."""
+        with self._ending:
+            tools = [one for one in self._unseen if one not in self._unwritten]
+        # Of tools of several agents one has to be taken, and one that can change any file is likelier.
+        tools.sort(key=lambda one: one.paths is not None)
+        return Suspects(_touched(tools), tools[0].agent if tools else "", self.others)
 
     @property
     def others(self) -> By:
@@ -372,12 +406,13 @@ class FolderSnapshots:
         return "job" if any(self._n_jobs.values()) else "other"
 
     async def take(self, by: By, agent: str = "", *, later: bool = False) -> Figures:
-        """Scan; return the snapshot of the changes since the last scan with its figures.
+        """Scan; return what tools of the agent changed since the last such scan, with figures.
 
-        The tools that run when the scan begins are those that count, not those when it was asked for.
+        The tools that run until the scan ends are those that count, not those when it was asked for: what they can have changed
+        is theirs.
 
         Args:
-            by: the author of the changes.
+            by: the author of what no tool can have changed; "agent" at the end of a tool.
             agent: the agent that made them; empty for the session's own.
             later: leave the sync of what is new to the next sync of a conversation.
 
@@ -387,15 +422,19 @@ class FolderSnapshots:
         return await self.run(self._take, by, agent, later=later)
 
     def _take(self, by: By, agent: str, *, later: bool) -> Figures:
+        with self._ending:
+            seen = {one for one in self._unseen if one in self._ended}
         if by != "agent":
-            return Figures(self.tracker.take_snapshot(by, later=later))
-        touched = _touched(self._unseen)
-        snapshot = self.tracker.take_snapshot(
-            by, touched, others=self.others, author=agent, later=later
-        )
-        if snapshot is None:
-            return Figures(None)
-        return Figures(snapshot, *self.tracker.figures(snapshot))
+            self.tracker.take_snapshot(by, later=later)
+            found = Figures()
+        else:
+            snapshots = self.tracker.taken_beside(agent)
+            snapshot = self.tracker.take_snapshot(by, author=agent, later=later)
+            snapshots += [] if snapshot is None else [snapshot]
+            found = Figures(*self.tracker.figures(*snapshots)) if snapshots else Figures()
+        with self._ending:
+            self._unseen = [one for one in self._unseen if one not in seen]
+        return found
 
     async def write(
         self, change: ChangingTool, work: Callable[[], object], *, if_seen: bool
@@ -410,24 +449,35 @@ class FolderSnapshots:
         Returns:
             whether anything may have been written. The errors of `work` are raised.
         """
-        paths, may_have_written = change.paths or frozenset(), False
+        paths = change.paths or frozenset()
+        written: Future[bool] = Future()
+        # The writer sets the result, whoever waits for it.
+        written.set_running_or_notify_cancel()
 
-        def write() -> bool:
-            nonlocal may_have_written
-            if if_seen and not self._is_as_seen(paths):
-                return False
-            may_have_written = True
-            work()
-            return True
-
-        def look() -> Figures:
-            if not may_have_written:
-                return Figures(None)
+        def write_and_look() -> Figures:
+            try:
+                if if_seen and not self._is_as_seen(paths):
+                    written.set_result(False)
+                    return Figures()
+                with self._ending:
+                    self._unwritten.discard(change)
+                work()
+            except ToolProblem as problem:
+                # Nothing was written, so a change of these files is somebody else's.
+                with self._ending:
+                    self._unwritten.add(change)
+                written.set_exception(problem)
+                return Figures()
+            except BaseException as error:
+                written.set_exception(error)
+            else:
+                written.set_result(True)
+            with self._ending:
+                self._ended.add(change)
             return self._take("agent", change.agent, later=True)
 
-        written = self._pool.submit(write)
         with self._ending:
-            self._begun[change] = self._pool.submit(look)
+            self._begun[change] = self._pool.submit(write_and_look)
         return await asyncio.wrap_future(written)
 
     def _is_as_seen(self, paths: frozenset[str]) -> bool:

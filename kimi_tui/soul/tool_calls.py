@@ -325,6 +325,7 @@ class _RunningCall:
         self._versions = FileVersions(self._conversation.memory.versions)
         self._limit: asyncio.Timeout | None = None
         self._asking = False
+        self._has_begun = False
         self._waited_s = 0.0
         self._is_published = False
         self._changes: list[ChangingTool] = []
@@ -337,7 +338,7 @@ class _RunningCall:
     @property
     def may_have_acted(self) -> bool:
         """Whether the call got further than to a first question without an answer."""
-        return not self._asking or bool(self._changes)
+        return not self._asking or self._has_begun
 
     async def run(self) -> CallResult:
         runtime, conversation, call = self._runtime, self._conversation, self._call
@@ -402,8 +403,7 @@ class _RunningCall:
             self._has_ended = True
             if self._output is not None:
                 self._output.close()
-            for change in self._changes:
-                conversation.files.after_change(change, call.key.rpartition(":")[0], call.key)
+            self._end_changes()
         if not rejected and refusal is None:
             self._asking = False
             self._publish_started()
@@ -604,13 +604,15 @@ class _RunningCall:
         """
         call, conversation = self._call, self._conversation
         self._asking = True
+        # What the user changes while the question is read is theirs.
+        self._end_changes()
         asked_at = time.monotonic()
         if self._limit is not None:
             self._limit.reschedule(None)
         approval = self._runtime.approval
         instead = await approval.ask(ask, key=call.key, tool=call.name)
-        mode = approval.mode
-        if self._tool is not None and self._tool.changes != "nothing":
+        while self._tool is not None and self._tool.changes != "nothing":
+            mode = approval.mode
             inside = [edit.path for edit in ask.edits if not edit.path.startswith(("/", "~"))]
             paths = None if self._tool.changes == "anything" else inside
             sync, files = asyncio.ensure_future(conversation.context.sync()), conversation.files
@@ -620,19 +622,27 @@ class _RunningCall:
                 self._changes.append(await files.before_change(paths))
             else:
                 self._changes.append(await files.before_change(None, sync))
-            while approval.mode != mode:
-                # The command was replaced meanwhile, and the earlier permission may not cover the new one.
-                mode = approval.mode
-                if ask.changeable and instead:
-                    ask = replace(ask, detail=instead, session_key="")
-                instead = await approval.ask(ask, key=call.key, tool=call.name) or instead
-        self._asking = False
+            if approval.mode == mode:
+                break
+            # The command was replaced meanwhile, and the earlier permission may not cover the new one.
+            self._end_changes()
+            if ask.changeable and instead:
+                ask = replace(ask, detail=instead, session_key="")
+            instead = await approval.ask(ask, key=call.key, tool=call.name) or instead
+        self._asking, self._has_begun = False, True
         self._waited_s += time.monotonic() - asked_at
         if self._limit is not None and (self._tool is None or self._tool.is_timed):
             loop = asyncio.get_running_loop()
             self._limit.reschedule(loop.time() + conversation.limits.tool_timeout_s)
         self._publish_started()
         return instead
+
+    def _end_changes(self) -> None:
+        """Have the changes of the call so far scanned."""
+        key = self._call.key
+        changes, self._changes = self._changes, []
+        for change in changes:
+            self._conversation.files.after_change(change, key.rpartition(":")[0], key)
 
     async def _write(self, work: Callable[[], None]) -> None:
         """Run a function that writes the files which the user, or the mode, has let the call change."""
@@ -794,8 +804,9 @@ async def run_user_command(command: str, runtime: ToolRuntime, *, told: bool) ->
         outcome = failure(str(problem), brief=problem.brief)
     except asyncio.CancelledError:
         stopped, outcome = True, failure(INTERRUPTED, brief="stopped")
-    output.close()
-    conversation.files.after_change(change, uid, key)
+    finally:
+        output.close()
+        conversation.files.after_change(change, uid, key)
     sent, brief = outcome.output, outcome.brief
     if not told:
         # The card looks like those of commands that the agent is told of, so it says that this one is not.

@@ -111,14 +111,19 @@ def _is_beyond_snapshots(content: Content) -> bool:
 async def _write_to_completion(
     path: str, target: ResolvedPath, data: bytes, content: Content | None, env: ToolEnv
 ) -> None:
-    """Write in a thread and wait for its end even if cancelled, so that no write is under way afterwards.
+    """Write in a thread and wait for its end even if cancelled, so that no write is under way afterwards, and none begins.
 
     Raises:
         ToolProblem: the path leads elsewhere by now; or see `replace_file`.
         asyncio.CancelledError: the call was cancelled meanwhile.
     """
 
+    stopped = threading.Event()
+
     def write() -> None:
+        # Other work of the thread may have come first, and the user may have stopped the call meanwhile.
+        if stopped.is_set():
+            raise ToolProblem(f"{path} was not written.", brief="stopped")
         if locate(path, env.work_dir, env.environ).real != target.real:
             raise ToolProblem(
                 f"{path} leads to another file now than when the user was asked. Nothing was written.",
@@ -132,6 +137,7 @@ async def _write_to_completion(
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
+        stopped.set()
         await asyncio.wait([running])
         if not running.cancelled():
             running.exception()  # the exception is read, so that asyncio does not report it

@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 from kimi_tui.app_paths import XDG_FOLDERS, home_of
@@ -245,6 +245,7 @@ class RunningCommand:
             afterwards: called in the command's thread when its end is known and everything of it has ended.
         """
         self._afterwards = afterwards
+        self._done: asyncio.Future[Any] | None = None
         self._to_reap: list[Supervised] = []
         self._on_bytes = on_bytes
         self._around = around or contextlib.nullcontext()
@@ -286,6 +287,7 @@ class RunningCommand:
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
+        self._done = done
 
         def settle(result: T | Exception) -> None:
             if done.done():
@@ -328,6 +330,11 @@ class RunningCommand:
             # itself.
             await asyncio.wait([done], timeout=_CANCEL_WAIT_S)
             raise
+
+    async def gone(self) -> None:
+        """Wait until every process of a command that was started is gone, also after its `run` was cancelled."""
+        if self._done is not None:
+            await asyncio.wait([self._done])
 
     def lift_limit(self) -> None:
         """Remove the time limit; no effect if it has been reached."""

@@ -184,7 +184,7 @@ class Shell(TypedTool[ShellParams]):
             ),
             name="command",
         )
-        outcome = await _awaited(task, env.jobs, _AT_ONCE_S if params.background else None)
+        outcome = await _awaited(task, running, env.jobs, _AT_ONCE_S if params.background else None)
         if outcome is None:
             assert env.jobs is not None
             job = env.jobs.add(command, running, task, tail, env.key)
@@ -265,7 +265,10 @@ async def _to_its_end(
 
 
 async def _awaited(
-    task: asyncio.Task[ToolOutcome], jobs: Jobs | None, limit_s: float | None
+    task: asyncio.Task[ToolOutcome],
+    running: RunningCommand,
+    jobs: Jobs | None,
+    limit_s: float | None,
 ) -> ToolOutcome | None:
     """Return the outcome of the command; None if it continues in the background. Cancelling this call stops the command."""
     try:
@@ -277,6 +280,8 @@ async def _awaited(
     except asyncio.CancelledError:
         task.cancel()
         await asyncio.wait([task])
+        # What its processes change until they are gone is the agent's.
+        await running.gone()
         raise
 
 

@@ -406,6 +406,8 @@ class BlobStore:
         self._places = PackIndices()
         self._near = PackIndices()
         self._writer: PackWriter | None = None
+        # The error for which a pack was given up that had contents of others than the caller who was told.
+        self._refused: OSError | None = None
         self._used = 0
         self._is_loaded = False
         self._is_clean = False
@@ -451,7 +453,12 @@ class BlobStore:
             OSError: the disk refused; contents put since the last flush are lost.
         """
         with self._lock:
-            self._finish(later=later)
+            try:
+                self._finish(later=later)
+            finally:
+                refused, self._refused = self._refused, None
+            if refused is not None:
+                raise refused
         if not later:
             self.sync()
 
@@ -580,15 +587,21 @@ class BlobStore:
         before = self._writer.size_bytes
         try:
             self._writer.add(digest, body)
-        except OSError:
-            # The pack may end with half a body now, so it is given up.
-            self._writer.drop()
-            self._writer = None
-            self._used -= before
+        except OSError as error:
+            # The pack may end with half a body now.
+            self._give_up(self._writer, error, before)
             raise
         self._used += self._writer.size_bytes - before
         if len(self._writer.places) >= _MOST_BODIES:
             self._finish()
+
+    def _give_up(self, writer: PackWriter, error: OSError, n_counted: int) -> None:
+        """Delete the unfinished pack, of which so many bytes count as used; `flush` tells everyone who has put something into it."""
+        writer.drop()
+        self._writer = None
+        self._used -= n_counted
+        if writer.places:
+            self._refused = error
 
     def _finish(self, *, later: bool = False) -> None:
         writer, self._writer = self._writer, None
@@ -597,9 +610,8 @@ class BlobStore:
         before = writer.size_bytes
         try:
             index = writer.finish(later=later)
-        except OSError:
-            writer.drop()
-            self._used -= before
+        except OSError as error:
+            self._give_up(writer, error, before)
             raise
         self._used += writer.size_bytes - before
         if later:
@@ -627,7 +639,12 @@ class BlobStore:
     def _body(self, digest: bytes) -> bytes:
         self._load()
         if self._writer is not None and digest in self._writer.places:
-            return self._writer.read(self._writer.places[digest])
+            try:
+                return self._writer.read(self._writer.places[digest])
+            except OSError as error:
+                # What was to be written may be there in part, so later bodies would not lie where the index says.
+                self._give_up(self._writer, error, self._writer.size_bytes)
+                raise
         found = self._places.find(digest)
         if found is None:
             raise KeyError(digest)

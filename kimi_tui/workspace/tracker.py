@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from kimi_tui.display_names import some_of
 from kimi_tui.filesystem import identity_of
@@ -168,6 +169,20 @@ class Brought:
     conflicts: tuple[FileChange, ...] = ()
 
 
+class Suspects(NamedTuple):
+    """Who can have changed files since the last scan, beside those who asked for the next one.
+
+    Attributes:
+        paths: the files that tools can have changed; None if they are unknown, empty if no tool ran.
+        agent: the agent that ran the tools; empty for the session's own.
+        others: the author of what no tool can have changed.
+    """
+
+    paths: frozenset[str] | None = frozenset()
+    agent: str = ""
+    others: By = "other"
+
+
 @dataclass(slots=True)
 class PreScanBackups:
     """The states of files before a tool changed them, kept while the first scan of the work folder is still running.
@@ -209,6 +224,8 @@ class Tracker:
         limits: the limits of the snapshots.
         scope: the other sessions and folders to respect.
         cancelled: called during a scan; if it returns True, the scan ends early.
+        suspects: called when a scan has ended, to tell whose the changes are that it found; None if no tools run but those whose
+            changes are asked for (`take_snapshot`).
 
     Attributes:
         refusal: a sentence for the user that says why no snapshots are taken; empty if they are.
@@ -223,7 +240,11 @@ class Tracker:
         limits: Limits,
         scope: SnapshotScope,
         cancelled: Callable[[], bool] = lambda: False,
+        suspects: Callable[[], Suspects] | None = None,
     ) -> None:
+        self._suspects = suspects
+        # These were found by scans that nobody made for a tool, while tools of these agents ran.
+        self._beside: dict[str, list[Snapshot]] = {}
         self._root = root
         self._folder = folder
         self._limits = limits
@@ -377,17 +398,18 @@ class Tracker:
         by: By,
         paths: Collection[str] | None = None,
         *,
-        others: By = "other",
         author: str = "",
         surely: bool = False,
         later: bool = False,
     ) -> Snapshot | None:
         """Scan now; return the snapshot of the changes since the last scan, None if there are none.
 
+        While tools run, what they can have changed is theirs, whoever is named as the author; see `Suspects`.
+
         Args:
-            by: the author of the changes.
-            paths: the only paths that the author can have changed; other changes are somebody else's. None if they are not known.
-            others: the author of the other changes.
+            by: the author of the changes; "agent" for those of the tools that run or ran.
+            paths: the only paths that the author can have changed, if nobody tells of suspects; other changes are somebody else's.
+                None if they are not known.
             author: the agent that made the changes, if there are several.
             surely: look at all files, unless they are very many, even if the kernel tells what changed.
             later: only write what is new: `sync`, or the next snapshot without this, syncs it.
@@ -398,24 +420,52 @@ class Tracker:
         whole = surely and len(self._scanner_manifest()) <= _LOOKED_AT
         self._scan(whole=whole, later=later)
         if by in FOREIGN:
-            added = self._add(by, self._owed, later=later)
+            added = self._add_foreign(by, self._owed, later=later)
         else:
-            added = self._add_all(by, paths, others, author, later=later)
+            others: By = "other"
+            if self._suspects is not None:
+                paths, _, others = self._suspects()
+            added = self._add_all(by, self._owed, paths, others, author, later=later)
         if not later:
             self._log.sync()
         return added
 
+    def _add_foreign(
+        self, by: By, found: Collection[str], *, later: bool = False
+    ) -> Snapshot | None:
+        """Add what a scan found for nobody's tool: what tools that run can have changed is theirs."""
+        paths, agent, others = Suspects() if self._suspects is None else self._suspects()
+        by = others if by == "other" else by
+        if paths is not None and not paths:
+            return self._add(by, found, later=later)
+        added = self._add_all("agent", found, paths, by, agent, later=later)
+        if added is not None:
+            self._beside.setdefault(agent, []).append(added)
+        return added
+
+    def taken_beside(self, agent: str) -> list[Snapshot]:
+        """Return the snapshots of changes of an agent's running tools that were not asked for as such, since the last call."""
+        return self._beside.pop(agent, [])
+
     def _add_all(
-        self, by: By, paths: Collection[str] | None, others: By, author: str, *, later: bool
+        self,
+        by: By,
+        found: Collection[str],
+        paths: Collection[str] | None,
+        others: By,
+        author: str,
+        *,
+        later: bool,
     ) -> Snapshot | None:
         # Files that no earlier scan could see have no known author, so they count as found after the known changes.
         latest, now = self._log.latest, self._scanner_manifest()
-        known = {one for one in self._owed if was_looked_for(latest, one)}
-        gone = {one for one in self._owed if one not in now}
-        theirs = known | gone if paths is None else self._owed.intersection(paths)
+        found = set(found)
+        known = {one for one in found if was_looked_for(latest, one)}
+        gone = {one for one in found if one not in now}
+        theirs = known | gone if paths is None else found.intersection(paths)
         self._add(others, known - theirs, later=later)
         added = self._add(by, theirs, author=author, later=later)
-        self._add(others, self._owed, later=later)
+        self._add(others, found - known - theirs, later=later)
         return added
 
     @property
@@ -455,15 +505,22 @@ class Tracker:
         """Note a checkpoint that has the files of an earlier one."""
         self._log.mark_again(uid, like)
 
-    def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
-        """Return the lines that a snapshot added and removed, and its files that cannot be restored to their former state, sorted.
+    def figures(self, *snapshots: Snapshot) -> tuple[list[str], int, int, list[str]]:
+        """Return the files that snapshots changed, the lines that they added and removed, and the files that cannot be restored to
+        their former state. The files are sorted.
 
-        Lines are counted in its first hundred files, and there only in texts up to a size limit.
+        Lines are counted in the first hundred files, and there only in texts up to a size limit.
+
+        Args:
+            snapshots: one or more, oldest first.
         """
-        then = self._log.manifest_before(snapshot, snapshot.changed)
+        changed = {path: now for one in snapshots for path, now in one.changed.items()}
+        then = self._log.manifest_before(snapshots[0], changed)
+        if len(snapshots) > 1:
+            changed = {path: now for path, now in changed.items() if then[path] != now}
         added = removed = 0
         lost: list[str] = []
-        for place, (path, now) in enumerate(snapshot.changed.items()):
+        for place, (path, now) in enumerate(changed.items()):
             before = then[path]
             if not all(one is None or one.is_known for one in (before, now)):
                 lost.append(path)
@@ -472,7 +529,7 @@ class Tracker:
                 found = self.texts.compared(before, now, max_rows=0)
             if found is not None:
                 added, removed = added + found.added, removed + found.removed
-        return added, removed, sorted(lost)
+        return sorted(changed), added, removed, sorted(lost)
 
     def adopt(self, folder: Path, since: str, by: By) -> bool:
         """Take the snapshots of a copy of this session into the log, with their contents; return whether it has new ones now.
@@ -519,12 +576,12 @@ class Tracker:
         copied, texts = stored_snapshots(folder)
         begun, known = copied.get(since), self._log.get(since)
         if begun is None or known is None:
-            self._add(by, self._owed)
+            self._add_foreign(by, self._owed)
             return Brought()
         changes = difference_plan(copied, begun, self._scanner_manifest())
         # Another process was killed after it had brought these.
         already = self._brought_before(copied, begun, known)
-        self._add(by, self._owed - already)
+        self._add_foreign(by, self._owed - already)
         wanted = [one for one in changes if one.change != "conflict"]
         conflicts = tuple(one for one in changes if one.change == "conflict")
         own = copied.snapshots[copied.place(begun) + 1 :]
@@ -548,7 +605,7 @@ class Tracker:
         taken = done | already
         self._log.add_all(steps_onto(self._log, copied, begun, taken, agent))
         self._add("agent", taken | self._folders_around(taken), author=agent)
-        self._add("other", self._owed)
+        self._add_foreign("other", self._owed)
         (self._folder / INTENT_NAME).unlink(missing_ok=True)
         failed = {path: CHANGED_MEANWHILE for path in intent.paths if path not in done}
         failed |= {path: why for path, why in outcome.failures.items() if path not in done}
@@ -590,8 +647,6 @@ class Tracker:
         self,
         uid: str,
         was: str = "",
-        by: By = "other",
-        paths: Collection[str] | None = None,
         *,
         after: bool = False,
     ) -> RestorePlan:
@@ -600,14 +655,12 @@ class Tracker:
         Args:
             uid: the uid of the checkpoint.
             was: its uid before a compaction, if it had another.
-            by: the author of the changes since the last scan.
-            paths: the only paths that the author can have changed; None if they are not known.
             after: restore the state at the end of the checkpoint's step instead.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.take_snapshot(by, paths, surely=True)
+        self.take_snapshot("other", surely=True)
         now = self._scanner_manifest()
         find = self._log.after_checkpoint if after else self._log.at_checkpoint
         target = (was and find(was)) or find(uid)
@@ -681,21 +734,17 @@ class Tracker:
         self,
         start: tuple[str, str] | None,
         end: tuple[str, str] | None = None,
-        by: By = "other",
-        paths: Collection[str] | None = None,
     ) -> Changes:
         """Compare the files at two checkpoints, or at one and now, after a fresh scan.
 
         Args:
             start: the uid of the earlier one, and its uid before a compaction (empty for none); None for the session's start.
             end: those of the later one; None for now.
-            by: the author of the changes since the last scan.
-            paths: the only paths that the author can have changed; None if they are not known.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        self.take_snapshot(by, paths)
+        self.take_snapshot("other")
         first = self._log.first if start is None else self._at(*start)
         last = None if end is None else self._at(*end)
         if end is not None and last is None:
@@ -788,11 +837,11 @@ class Tracker:
         outcome = restore.carry_out(self._root, self._store, changes)
         self._scan(intent.paths)
         manifest = self._scanner_manifest()
-        self._add("other", self._owed.difference(intent.paths))
+        self._add_foreign("other", self._owed.difference(intent.paths))
         done = {one.path for one in intent.changes if stands(manifest.get(one.path), one.then)}
         self._add("restore", done, snapshot_id=intent.after)
         # Files that somebody else wrote in the place of planned ones are recorded as theirs, for an undo too.
-        self._add("other", self._owed)
+        self._add_foreign("other", self._owed)
         failed = dict.fromkeys(prepared.stale, CHANGED_MEANWHILE)
         failed |= outcome.failures
         for path in intent.paths:

@@ -27,7 +27,7 @@ from kimi_tui.soul import folder_snapshots
 from kimi_tui.soul.assembly import open_soul
 from kimi_tui.soul.errors import FilesUnknown
 from kimi_tui.soul.file_history import FileHistory
-from kimi_tui.soul.folder_snapshots import ChangingTool, Figures
+from kimi_tui.soul.folder_snapshots import ChangingTool
 from kimi_tui.soul.kimisoul import KimiSoul
 from kimi_tui.soul.operations import NotForked
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
@@ -35,7 +35,7 @@ from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.wire import events as ev
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.manifest import Limits
-from kimi_tui.workspace.snapshots import By, SnapshotLog
+from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
 
 
@@ -1062,7 +1062,7 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         with pytest.raises(ToolProblem):
             await written(refused)
         assert [one.by for one in log.snapshots[n_before:]] == ["other"]
-        # What another agent's running tool changed is not somebody else's.
+        # What another agent's running tool changed is not somebody else's, and is kept before it is overwritten.
         beside = FileHistory(on.session, on.soul.wire, folder, "explorer")
         other = await beside.before_change(None)
         (on.work / "a").write_text("by the other agent\n")
@@ -1070,9 +1070,15 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         await history.write(change, lambda: (on.work / "a").write_text("4\n"))
         history.after_change(change, uid, f"{uid}:0")
         await history.settled()
-        assert [one.by for one in log.snapshots[n_before:]] == ["other", "agent"]
+        assert [(one.by, one.author) for one in log.snapshots[n_before:]] == [
+            ("other", ""),
+            ("agent", "explorer"),
+            ("agent", ""),
+        ]
+        on.ear.forget()
         beside.after_change(other, uid, f"{uid}:1")
         await history.settled()
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
 
 
 @pytest.mark.parametrize("since", ["soon", "late", "another tool"])
@@ -1089,9 +1095,9 @@ async def test_a_scan_that_began_ahead_counts_for_a_command_that_begins_soon(
         await asyncio.wrap_future(history._ahead.scan)  # pyright: ignore[reportPrivateUsage]
         if since == "another tool":
             folder.begin(other := ChangingTool(frozenset()))
-            assert folder.scan_ahead() is None
             folder.end(other)
             folder.covered(other)
+            await folder.run(int)
         n_scans = folder.tracker.following.n_scans
         command = await history.before_change(None)
         assert folder.tracker.following.n_scans == n_scans + (since != "soon")
@@ -1109,18 +1115,17 @@ async def test_a_command_s_changes_are_scanned_before_its_result_is_told(
     async with stage(tmp_path) as on:
         await on.soul.files_ready()
         history = on.soul._conversation.files  # pyright: ignore[reportPrivateUsage]
-        take, asked = history.folder.take, list[str]()
+        end, had_begun = history.folder.end, list[bool]()
 
-        async def taken(by: By, agent: str = "", *, later: bool = False) -> Figures:
-            asked.append(by)
-            return await take(by, agent, later=later)
+        def ended(change: ChangingTool) -> Any:
+            had_begun.append(change in history.folder._begun)  # pyright: ignore[reportPrivateUsage]
+            return end(change)
 
-        monkeypatch.setattr(history.folder, "take", taken)
+        monkeypatch.setattr(history.folder, "end", ended)
         monkeypatch.setattr("kimi_tui.soul.file_history._OLD_S", 60.0)
         on.server.script(shell("echo made > new"), say("done"))
         await on.soul.run("work")
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("new",)]
-        assert "agent" not in asked
         # The scan of a command that goes on in the background is that of the end of its call.
         command = await history.before_change(None)
         history.after_change(command, "", "")
@@ -1129,7 +1134,7 @@ async def test_a_command_s_changes_are_scanned_before_its_result_is_told(
         history.scan_at_end(command)
         await history.folder.run(int)
         assert history.folder.tracker.following.n_scans == n_scans
-        assert asked == ["other", "agent"]
+        assert had_begun == [True, False]
 
 
 async def test_files_are_checked_when_the_last_of_several_tools_has_ended(tmp_path: Path) -> None:
@@ -1175,11 +1180,14 @@ async def test_an_agent_beside_the_session_s_own_shares_its_snapshots(tmp_path: 
         await history.settled()
         made = SnapshotLog(stored)._snapshots[n_before:]  # pyright: ignore[reportPrivateUsage]
         # Nothing was taken for someone else's, who would be in the way of a rewind.
-        assert [(one.by, one.author) for one in made] == [("agent", "explorer"), ("agent", "")], [
-            (one.by, sorted(one.changed)) for one in made
+        assert [(one.by, one.author, sorted(one.changed)) for one in made] == [
+            ("agent", "", ["a"]),
+            ("agent", "explorer", ["b"]),
+            ("agent", "", ["c"]),
         ]
         lines = stored.read_text().splitlines()
         assert ["author" in json.loads(line) for line in lines[-2:]] == [True, False]
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)][-2:] == [("b",), ("a", "c")]
         outcome = await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == before
         assert {one.fate for one in outcome.files} == {"restore", "delete"}
