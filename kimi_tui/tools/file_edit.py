@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from kimi_tui.filesystem import create_file, new_temporary_name, publish, sync_folder
+from kimi_tui.filesystem import create_file, discard, new_temporary_name, publish, sync_folder
 from kimi_tui.text_encoding import UTF8, encoding_of
 from kimi_tui.tools import text as texts
 from kimi_tui.tools.base import Changes, ToolEnv, TypedTool
@@ -47,7 +47,9 @@ from kimi_tui.tools.paths import (
     read_approval_on_error,
 )
 from kimi_tui.tools.sandbox.remembered import OutsideLook
+from kimi_tui.workspace.file_table import Stamp
 from kimi_tui.workspace.manifest import Limits
+from kimi_tui.workspace.scan import settled_stamp, stamp_of
 
 Compute = Callable[[ResolvedPath, Content | None], str]
 """Computes the whole new text from the content on disk (None: no file); raises `ToolProblem`. It runs in a thread."""
@@ -220,6 +222,7 @@ def replace_file(
     # A created folder has its own name in another one.
     made = [] if expected is not None else _missing(parent)
     with parent_of(target, create=True) as folder:
+        stamp = settled_stamp(name, folder)
         _check_unchanged(folder, target, expected)
         temporary = new_temporary_name(name)
         old = None if expected is None else expected.stat
@@ -233,6 +236,7 @@ def replace_file(
                 owner=None if old is None else (old.st_uid, old.st_gid),
                 replaces="" if old is None else name,
             )
+            _check_still_unchanged(temporary, stamp, folder, target, expected)
             publish(temporary, name, folder, replace=expected is not None)
         except FileExistsError as error:
             raise _changed(target) from error
@@ -265,6 +269,33 @@ def _check_unchanged(folder: int, target: ResolvedPath, expected: Content | None
         )
     if found.version != expected.version:
         raise _changed(target)
+
+
+def _check_still_unchanged(
+    temporary: str,
+    stamp: Stamp | None,
+    folder: int,
+    target: ResolvedPath,
+    expected: Content | None,
+) -> None:
+    """Check again just before the file is replaced: writing and syncing the new one takes longer than anything else, and what
+    somebody wrote meanwhile would be lost.
+
+    Args:
+        temporary: the new file, which is deleted after an error.
+        stamp: the `settled_stamp` of the old one before it was read.
+        folder, target, expected: as for `_check_unchanged`.
+
+    Raises:
+        ToolProblem: the file is not as expected any more.
+    """
+    if expected is None or (stamp is not None and stamp_of(target.real.name, folder) == stamp):
+        return
+    try:
+        _check_unchanged(folder, target, expected)
+    except BaseException:
+        discard(temporary, folder)
+        raise
 
 
 def _changed(target: ResolvedPath) -> ToolProblem:

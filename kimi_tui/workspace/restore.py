@@ -29,7 +29,7 @@ from kimi_tui.filesystem import (
     restoring_name,
     sync_folder,
 )
-from kimi_tui.workspace.file_table import ManifestTable, folders_of
+from kimi_tui.workspace.file_table import ManifestTable, Stamp, folders_of
 from kimi_tui.workspace.ignore import is_of_version_control
 from kimi_tui.workspace.manifest import (
     REST,
@@ -42,6 +42,7 @@ from kimi_tui.workspace.manifest import (
     was_looked_for,
 )
 from kimi_tui.workspace.protected_names import secrets
+from kimi_tui.workspace.scan import settled_stamp, stamp_of
 from kimi_tui.workspace.snapshots import FOREIGN, By, new_id, parse_entry, parse_path, stored_entry
 from kimi_tui.workspace.store import BlobDamaged, BlobStore, hash_of, read_whole
 
@@ -396,16 +397,18 @@ def _bring(root: Path, store: BlobStore, one: FileChange) -> None:
             # An empty folder in the file's place is removed; removing any other folder fails.
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=folder)
+        stamp = settled_stamp(name, folder)
         found = current(name, folder)
         if found == one.then:
             return
         if found != one.now:
             raise _ChangedSince
         if one.then is None:
+            _check_still(name, folder, stamp, one)
             os.unlink(name, dir_fd=folder)
             _drop_empty_folders(root, one)
             return
-        _write(name, temporary, store.get(one.then.blob, one.then.size), one, folder)
+        _write(name, temporary, store.get(one.then.blob, one.then.size), one, folder, stamp)
         if current(name, folder) != one.then:
             raise OSError(
                 errno.EIO,
@@ -422,13 +425,37 @@ def _make_folder(name: str, folder: int) -> None:
             raise _ChangedSince from error
 
 
-def _write(name: str, temporary: str, content: bytes, one: FileChange, folder: int) -> None:
+def _check_still(name: str, folder: int, stamp: Stamp | None, one: FileChange) -> None:
+    """Check that a path still has the state that the plan saw, just before it is replaced: what somebody wrote since it was read
+    would be lost.
+
+    Args:
+        name: the name in the open folder.
+        folder: the folder.
+        stamp: its `settled_stamp` before it was read.
+        one: the planned change.
+
+    Raises:
+        _ChangedSince: it has another one.
+    """
+    if (stamp is None or stamp_of(name, folder) != stamp) and current(name, folder) != one.now:
+        raise _ChangedSince
+
+
+def _write(
+    name: str, temporary: str, content: bytes, one: FileChange, folder: int, stamp: Stamp | None
+) -> None:
     if one.then is not None and one.then.kind == "link":
         os.symlink(os.fsdecode(content), temporary, dir_fd=folder)
     else:
         mode = one.then.mode if one.then else 0o600
         replaces = name if one.now is not None and one.now.kind == "file" else ""
         create_file(temporary, folder, content, mode=mode, replaces=replaces)
+    try:
+        _check_still(name, folder, stamp, one)
+    except BaseException:
+        discard(temporary, folder)
+        raise
     try:
         publish(temporary, name, folder, replace=one.now is not None)
     except FileExistsError as error:

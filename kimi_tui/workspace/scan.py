@@ -229,6 +229,15 @@ def stamp_of(name: str, folder: int) -> Stamp | None:
     return stamp_from(status)
 
 
+def settled_stamp(name: str, folder: int) -> Stamp | None:
+    """Return the stamp of a name in an open folder if every later change gives it another one; None if that is not certain."""
+    now_ns = time.time_ns()
+    stamp = stamp_of(name, folder)
+    if stamp is None or max(stamp.mtime_ns, stamp.ctime_ns) + SETTLED_NS > now_ns:
+        return None
+    return stamp
+
+
 def _links(status: os.stat_result) -> Links:
     return Links((status.st_dev, status.st_ino), status.st_nlink)
 
