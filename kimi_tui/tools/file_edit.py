@@ -248,7 +248,11 @@ def replace_file(
                 named(str(one))
         if len(data) <= HASHED_LIMIT_BYTES:
             return content_version(data)
-        return stat_version(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        try:
+            return stat_version(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        except OSError:
+            # Somebody has removed it since, so whatever is there next is not what the agent knows.
+            return ""
 
 
 def _missing(folder: Path) -> list[Path]:

@@ -387,6 +387,8 @@ class Tracker:
     def close(self) -> None:
         """Stop being told of changes, sync what is not synced, and store the stamps of the files."""
         with contextlib.suppress(OSError):
+            # Without a first scan a pack of contents that were kept for it may be open.
+            self._store.flush(later=True)
             self.sync()
         if self._scanner is not None and self.extent and len(self._log) != self._n_at_stamps:
             self._keep_stamps()
