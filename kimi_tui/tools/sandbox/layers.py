@@ -229,7 +229,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
         avoided: real paths that commands can write anyway, or cannot see: caches in them are omitted.
         work: the work folder; a cache that contains it is omitted.
     """
-    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    home = links_to(app_paths.home_of(environ) or "/")[1]
 
     moved = {usual: environ.get(name, "") for usual, name in app_paths.XDG_FOLDERS.items()}
 

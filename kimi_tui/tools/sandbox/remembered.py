@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from kimi_tui.filesystem import SETTLED_NS, noted_paths
+from kimi_tui.filesystem import SETTLED_NS, links_to, noted_paths
 from kimi_tui.tools.sandbox.mount_watch import MountWatch
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ def _stamp_of(path: str) -> _Stamp | None:
 def _stamps_of(paths: Iterable[str], began_ns: int) -> dict[str, _Stamp | None] | None:
     """Return the stamps that tell whether anything changed about these paths, None for one that is missing; None if they cannot
     tell: a folder or file itself has changed so recently that its stamp proves nothing; names may have changed between the look at
-    them and this one; many are missing in folders that have just changed; or a folder is missing behind a link that exists.
+    them and this one; or many are missing in folders that have just changed.
 
     Args:
         paths: the paths.
@@ -159,14 +159,17 @@ def _stamps_of(paths: Iterable[str], began_ns: int) -> dict[str, _Stamp | None] 
     found: dict[str, _Stamp | None] = {}
     folders: dict[str, _Stamp | None] = {}
     n_missing = 0
-    for path in paths:
+    waiting = [*paths]
+    while waiting:
+        path = waiting.pop()
         folder = path[: path.rfind("/") + 1]
         while True:
             if folder not in folders:
                 folders[folder] = _stamp_of(folder)
                 if folders[folder] is None and os.path.lexists(folder[:-1]):
-                    # No folder above tells when the target of a link appears.
-                    return None
+                    # No folder above tells when the target of this link appears.
+                    links, end = links_to(folder[:-1])
+                    waiting += [*links, end]
             told = folders[folder]
             if told is not None or folder == "/":
                 break

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.filesystem import links_to, note_path
+from kimi_tui.tools.paths import ResolvedPath, locate, protected_reason
 from kimi_tui.tools.sandbox import remembered
 from kimi_tui.tools.sandbox.policy import FolderMemory, NoSandbox, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.remembered import Remembered
@@ -109,6 +110,53 @@ def test_a_home_folder_that_is_a_link_to_another_one_now_has_its_own_secrets(
     now, fresh = policy(memory), policy(FolderMemory())
     for name, want in fresh.items():
         assert now[name] == want, name
+
+
+def test_a_link_to_an_empty_home_folder_that_leads_to_another_empty_one_is_noticed(
+    tmp_path: Path,
+) -> None:
+    for name in ("first", "second", "work/.git", "links"):
+        (tmp_path / name).mkdir(parents=True)
+    home = tmp_path / "links/home"
+    home.symlink_to(tmp_path / "first")
+    environ = {"HOME": str(home), "PATH": "/usr/bin", "KIMI_TUI_HOME": str(tmp_path / "app")}
+    target = locate("hooks/pre-commit", tmp_path / "work", environ)
+    kept = FolderMemory(), Remembered()
+
+    def found(memory: FolderMemory, outside: Remembered) -> tuple[object, object, str]:
+        policy = policy_for(tmp_path / "work", SandboxSettings(), environ, memory=memory)
+        return policy.caches, policy.home, protected_reason(target, environ, look=outside.look())
+
+    settle()
+    assert found(*kept) == found(*kept) == found(FolderMemory(), Remembered())
+    (tmp_path / "second/.gitconfig").write_text("[core]\n\thooksPath = hooks\n")
+    (tmp_path / "links/new").symlink_to(tmp_path / "second")
+    os.replace(tmp_path / "links/new", home)
+    now = found(*kept)
+    assert now == found(FolderMemory(), Remembered())
+    assert now[2]
+
+
+def test_a_secret_is_where_the_last_link_on_the_way_to_it_leads_by_now(tmp_path: Path) -> None:
+    for name in ("home", "work/first", "work/second"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "work/now").symlink_to("first")
+    (tmp_path / "home/.env").symlink_to(tmp_path / "work/now/values")
+    environ = {"HOME": str(tmp_path / "home"), "KIMI_TUI_HOME": str(tmp_path / "app")}
+    first, second = (
+        locate(f"{name}/values", tmp_path / "work", environ) for name in ("first", "second")
+    )
+    kept = Remembered()
+    settle()
+
+    def is_guarded(target: ResolvedPath) -> bool:
+        return protected_reason(target, environ, look=kept.look()) != ""
+
+    assert is_guarded(first)
+    assert not is_guarded(second)
+    (tmp_path / "work/new").symlink_to("second")
+    os.replace(tmp_path / "work/new", tmp_path / "work/now")
+    assert is_guarded(second)
 
 
 def test_a_result_is_kept_until_its_arguments_or_its_files_change(tmp_path: Path) -> None:
