@@ -223,9 +223,8 @@ def replace_file(
     made = [] if expected is not None else _missing(parent)
     with parent_of(target, create=True) as folder:
         stamp = settled_stamp(name, folder)
-        _check_unchanged(folder, target, expected)
+        old = _check_unchanged(folder, target, expected)
         temporary = new_temporary_name(name)
-        old = None if expected is None else expected.stat
         try:
             # A new file gets its mode from the umask, a replacement that of the old file.
             create_file(
@@ -260,12 +259,19 @@ def _missing(folder: Path) -> list[Path]:
     return list(takewhile(lambda one: not os.path.lexists(one), (folder, *folder.parents)))
 
 
-def _check_unchanged(folder: int, target: ResolvedPath, expected: Content | None) -> None:
+def _check_unchanged(
+    folder: int, target: ResolvedPath, expected: Content | None
+) -> os.stat_result | None:
+    """Return the state of the file, whose mode may have changed while the user was asked; None if it does not exist.
+
+    Raises:
+        ToolProblem: its content is not as expected, or it is read-only.
+    """
     found = read_whole_in(folder, target)
     if (found is None) != (expected is None):
         raise _changed(target)
     if found is None or expected is None:
-        return
+        return None
     if not found.stat.st_mode & 0o222:
         raise ToolProblem(
             f"{target.written} is read-only (mode {stat.S_IMODE(found.stat.st_mode):04o}).",
@@ -273,6 +279,7 @@ def _check_unchanged(folder: int, target: ResolvedPath, expected: Content | None
         )
     if found.version != expected.version:
         raise _changed(target)
+    return found.stat
 
 
 def _check_still_unchanged(

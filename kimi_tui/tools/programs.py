@@ -147,13 +147,14 @@ def _writable(environ: Mapping[str, str]) -> tuple[str, ...]:
     file = app_paths.config_dir(environ) / "config.toml"
     try:
         found = os.stat(file)
-        return _writable_in(str(file), found.st_mtime_ns, found.st_size)
+        stamp = found.st_ctime_ns, found.st_mtime_ns, found.st_ino, found.st_size
+        return _writable_in(str(file), stamp)
     except OSError:
         return ()
 
 
 @functools.lru_cache(maxsize=4)
-def _writable_in(file: str, _changed: int, _size: int) -> tuple[str, ...]:
+def _writable_in(file: str, _stamp: tuple[int, ...]) -> tuple[str, ...]:
     try:
         data = read_regular(Path(file), _MOST_CONFIG_BYTES, links=True)
         table = tomllib.loads(data.decode()).get("sandbox", {})

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, cast
 from unicodedata import normalize
 
 from kimi_tui.app_paths import home_places
-from kimi_tui.filesystem import SETTLED_NS, note_path, real_path, unread_is_empty
+from kimi_tui.filesystem import SETTLED_NS, links_to, note_path, unread_is_empty
 from kimi_tui.foreign_text import INVISIBLE
 
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
@@ -487,7 +487,8 @@ def known_links(folder: str) -> list[GuardedLink]:
 
 def remember_link(folder: str, link: str) -> str:
     """Note a guarded link below a folder; return the real path of its target."""
-    real = real_path(link)
+    # The way to the target is noted, too: a link in it may lead elsewhere later.
+    real = links_to(link)[1]
     known = _known.setdefault(folder, {})
     if len(known) < _MOST_KNOWN:
         known[GuardedLink(tuple(os.path.relpath(link, folder).split("/")), real)] = None

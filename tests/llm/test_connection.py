@@ -81,6 +81,29 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_made_anew() -> N
     assert len(set(answered)) == 2
 
 
+async def test_a_request_that_was_answered_ahead_is_not_sent_before_the_next_one() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    bodies: list[list[bytes]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        bodies.append([])
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                bodies[-1].append(await reader.readexactly(4))
+                # The first connection gets two answers for one request.
+                writer.write(answer * (2 if len(bodies) == 1 else 1))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with RestrictedClient(url, connect_s=5, read_s=5) as client:
+        for body in (b"one.", b"two.", b"tre."):
+            assert (await client.post(url, content=body)).content == b"ok"
+    server.close()
+    assert bodies == [[b"one."], [b"tre."]]
+
+
 async def test_a_closed_connection_is_readable() -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     stream = await OnePieceBackend().connect_tcp(*server.sockets[0].getsockname()[:2])

@@ -17,6 +17,7 @@ import fnmatch
 import glob
 import os
 import stat
+import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,14 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from kimi_tui import app_paths
-from kimi_tui.filesystem import is_under, links_to, note_path, read_regular, unread_is_empty
+from kimi_tui.filesystem import (
+    SETTLED_NS,
+    is_under,
+    links_to,
+    note_path,
+    read_regular,
+    unread_is_empty,
+)
 from kimi_tui.tools.sandbox.redacted import MOST_BYTES, without_credentials
 from kimi_tui.workspace import protected_names
 from kimi_tui.workspace.protected_names import PASSED_OVER, folded
@@ -148,7 +156,7 @@ def home_view(
         own: the paths of this program's code.
         around: the other parts of the work folder's repository (`around_work`).
     """
-    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    home = links_to(app_paths.home_of(environ) or "/")[1]
     asked = {*asked}
     emptied = emptied_for(environ, work, asked)
     if not emptied:
@@ -223,7 +231,7 @@ def _quoted(text: str) -> str:
 def _homes(environ: Mapping[str, str]) -> list[str]:
     """Return the home folder of the variables, and that of the account."""
     return [
-        os.path.realpath(one)
+        links_to(one)[1]
         for one in dict.fromkeys((app_paths.home_of(environ), app_paths.home_of({})))
         if one
     ]
@@ -250,7 +258,7 @@ def emptied_for(environ: Mapping[str, str], work: str, asked: Collection[str]) -
 def _emptied(environ: Mapping[str, str], work: str) -> list[str]:
     """Return the real paths of the home folders, and of folders of configurations elsewhere; none that is below another one."""
     named = [environ.get(name, "") for name in app_paths.XDG_FOLDERS.values()]
-    places = [*_homes(environ), *(os.path.realpath(one) for one in named if os.path.isabs(one))]
+    places = [*_homes(environ), *(links_to(one)[1] for one in named if os.path.isabs(one))]
     for place in places:
         note_path(place)
     fit = {
@@ -422,7 +430,7 @@ class _Found:
             one for one in self._shown if not is_under(os.path.dirname(one), self._shown)
         )
         covered = {*shown}
-        closed = [os.path.realpath(path) for path in sorted(self.closed)]
+        closed = [links_to(path)[1] for path in sorted(self.closed)]
         closed += [
             secret
             for top, depth in sorted(self._searched.items())
@@ -473,10 +481,10 @@ def _add_listed(found: _Found, environ: Mapping[str, str]) -> None:
 
 def _existing(names: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the existing places of a list, each in the home folder and in the folder that a variable names instead."""
-    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    home = links_to(app_paths.home_of(environ) or "/")[1]
     named = (environ.get(name, "") for name in app_paths.XDG_FOLDERS.values())
     # In the home folder itself, a project may have the name of a cache.
-    moved = tuple("" if os.path.realpath(one) == home else one for one in named)
+    moved = tuple("" if one and links_to(one)[1] == home else one for one in named)
     listed: dict[str, frozenset[str]] = {}
     tops = {home, *(os.path.normpath(one) for one in moved if one)}
     for folder, plain, globs in _by_folder(names, app_paths.home_of(environ), moved):
@@ -558,9 +566,13 @@ def _add_programs(found: _Found, environ: Mapping[str, str]) -> None:
 
 def _links_of(folder: str) -> tuple[str, ...]:
     note_path(f"{folder}/")
+    settled = time.time_ns() - SETTLED_NS
     with unread_is_empty():
         status = os.stat(folder)
-        return _listed_links(folder, (status.st_ino, status.st_mtime_ns, status.st_ctime_ns))
+        stamp = status.st_ino, status.st_dev, status.st_mtime_ns, status.st_ctime_ns
+        is_settled = max(stamp[2:]) < settled
+        listed = _listed_links if is_settled else _listed_links.__wrapped__
+        return listed(folder, stamp)
     return ()
 
 
@@ -704,19 +716,24 @@ def _secrets_below(top: str, home: str, deepest: int) -> list[str]:
     return found
 
 
-_listings: dict[str, tuple[tuple[int, ...], tuple[int, list[str], list[str]]]] = {}
+_listings: dict[
+    tuple[str, tuple[str, ...]], tuple[tuple[int, ...], tuple[int, list[str], list[str]]]
+] = {}
 _MOST_LISTINGS = 20_000
 
 
 def _listing(folder: str, above: tuple[str, ...]) -> tuple[int, list[str], list[str]]:
-    """Return the number of entries of a folder, its secrets, and the folders to search; cached while its times are the same."""
+    """Return the number of entries of a folder, its secrets, and the folders to search; cached while its times are the same.
+    One that has changed so recently that equal times prove nothing is listed again.
+    """
     note_path(f"{folder}/")
+    settled = time.time_ns() - SETTLED_NS
     try:
         status = os.stat(folder)
     except OSError:
         return 0, [], []
     stamp = (status.st_ino, status.st_dev, status.st_mtime_ns, status.st_ctime_ns)
-    known = _listings.get(folder)
+    known = _listings.get((folder, above))
     if known is not None and known[0] == stamp:
         return known[1]
     rules = protected_names.secrets()
@@ -736,11 +753,11 @@ def _listing(folder: str, above: tuple[str, ...]) -> tuple[int, list[str], list[
             elif is_folder and item.name not in PASSED_OVER and item.name not in _PACKAGES:
                 folders.append(item.name)
         is_whole = True
-    if not is_whole:
+    if not is_whole or max(stamp[2:]) >= settled:
         return n_entries, secrets, folders
     if len(_listings) >= _MOST_LISTINGS:
         _listings.clear()
-    _listings[folder] = stamp, (n_entries, secrets, folders)
+    _listings[folder, above] = stamp, (n_entries, secrets, folders)
     return n_entries, secrets, folders
 
 

@@ -229,7 +229,7 @@ def caches_of(environ: Mapping[str, str], avoided: Collection[str], work: str) -
         avoided: real paths that commands can write anyway, or cannot see: caches in them are omitted.
         work: the work folder; a cache that contains it is omitted.
     """
-    home = os.path.realpath(app_paths.home_of(environ) or "/")
+    home = links_to(app_paths.home_of(environ) or "/")[1]
 
     moved = {usual: environ.get(name, "") for usual, name in app_paths.XDG_FOLDERS.items()}
 
@@ -491,9 +491,9 @@ def _move_away(folder: str, names: Iterable[str], to: str) -> None:
     for name in names:
         place = os.path.join(folder, name)
         if name == "plain":
-            found += [inner for one in _inner_or_none(place) for inner in _inner_or_none(one)]
+            found += [inner for one in _inner_or_none(place) for inner in _names_in_reopened(one)]
         elif name == _VARIABLES:
-            found += _inner_or_none(place)
+            found += _names_in_reopened(place)
         elif os.path.isdir(place):
             found.append(place)
     for number, place in enumerate(found):
@@ -502,8 +502,27 @@ def _move_away(folder: str, names: Iterable[str], to: str) -> None:
             os.rename(place, target)
         except PermissionError:
             # A folder that moves has to be writable itself.
-            os.chmod(place, 0o700)
+            _reopen(place)
             os.rename(place, target)
+
+
+def _names_in_reopened(folder: str) -> list[str]:
+    """Return the paths of everything in a folder, which a command may have closed; nothing if there is none.
+
+    Raises:
+        OSError: it cannot be opened again.
+    """
+    try:
+        _reopen(folder)
+        return [os.path.join(folder, name) for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
+
+
+def _reopen(path: str) -> None:
+    """Let the user read and change a folder again. A link that a command made may lead anywhere, so it is not followed."""
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        os.chmod(path, 0o700)
 
 
 def _remove_left(folder: str) -> None:
@@ -678,9 +697,12 @@ def _parts(top: str, below: str = "") -> Iterator[str]:
 
 
 def _inner(path: str) -> list[str]:
-    """Return what is in a folder; the path itself if it is not one."""
+    """Return what is in a folder; the path itself if it is not one. A command may have put a link to any folder into a layer, so links
+    are not followed.
+    """
     with contextlib.suppress(OSError):
-        return [os.path.join(path, name) for name in os.listdir(path)]
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            return [os.path.join(path, name) for name in os.listdir(path)]
     return [path]
 
 

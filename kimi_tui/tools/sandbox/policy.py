@@ -480,6 +480,7 @@ def _secrets_outside(
     environ: Mapping[str, str],
 ) -> tuple[tuple[str, tuple[list[str], str]], ...]:
     """Return these places, each with the links to it and its real path (`links_to`)."""
+    links_to(app_paths.home_of(environ) or "/")
     for place in protected_names.secret_places(environ):
         note_path(place)
     return tuple((place, links_to(place)) for place in secrets_outside(environ))
@@ -502,10 +503,6 @@ def ways_to_own_places(
 
 def _emptied(environ: Mapping[str, str], work: str, asked: Collection[str]) -> tuple[str, ...]:
     """Return the folders that are empty for commands (`emptied_for`)."""
-    for place in app_paths.home_places(environ, "", *app_paths.XDG_FOLDERS):
-        links_to(place)
-    links_to(app_paths.home_of(environ) or "/")
-    links_to(app_paths.home_of({}) or "/")
     return tuple(emptied_for(environ, work, asked))
 
 
@@ -1398,6 +1395,7 @@ def named_by_settings(
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
     home = app_paths.home_of(environ)
+    links_to(home or "/")
     for links, end in map(links_to, git_settings(environ)):
         waiting.append(end)
         found |= {*links, end}
@@ -1699,14 +1697,15 @@ def _linked_places(roots: Sequence[str]) -> Iterator[str]:
             note_path(f"{archive}/")
             shared: tuple[str, ...] = ()
             with unread_is_empty():
-                shared = _sharing(archive, os.stat(archive).st_mtime_ns)
+                now = os.stat(archive)
+                shared = _sharing(archive, (now.st_ctime_ns, now.st_mtime_ns, now.st_ino))
             yield from shared
 
 
 @functools.lru_cache(maxsize=8)
-def _sharing(archive: str, _changed: int) -> tuple[str, ...]:
-    """Return the folders of an archive that share files with the installed packages; cached while the archive's change time
-    is the same.
+def _sharing(archive: str, _changed: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the folders of an archive that share files with the installed packages; cached while the archive's times and its inode
+    are the same. A command can set one of the times back.
     """
     own = _linked_descriptions()
     entries = [os.path.join(archive, name) for name in os.listdir(archive)]

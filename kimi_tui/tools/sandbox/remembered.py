@@ -5,21 +5,22 @@ takes hundreds of system calls. Such a result depends on names that it looked up
 which are noted (`filesystem.note_path`). A name appears, vanishes or becomes something else only with a new change time of its
 folder, which no command can set. So a result holds while inode and times of those folders and files are the same. A folder that
 changed so recently that an equal time proves nothing (`/tmp` always has) cannot tell of its names: these are looked at themselves,
-but with many that are missing there the result is not kept. No result holds once something was mounted or unmounted. A change
-that nothing shows is seen after `_MOST_AGE_S` at the latest.
+but with many that are missing there, or if the folder changed while the result was computed, the result is not kept. No result
+holds once something was mounted or unmounted. A change that nothing shows is seen after `_MOST_AGE_S` at the latest.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from kimi_tui.filesystem import SETTLED_NS, noted_paths
+from kimi_tui.filesystem import SETTLED_NS, links_to, noted_paths
 from kimi_tui.tools.sandbox.mount_watch import MountWatch
 
 T = TypeVar("T")
@@ -29,6 +30,14 @@ _MOST_MISSING = 24
 """The largest number of missing names that are looked at themselves: looking at hundreds takes as long as computing most results."""
 _MOST_KEPT = 256
 """The largest number of results; with one more all are computed again."""
+_CLOCK_OF_CHANGES = 5
+"""Linux's `CLOCK_REALTIME_COARSE`, which Python does not name."""
+_TICK_NS = (
+    int(time.clock_getres(_CLOCK_OF_CHANGES) * 1e9) if sys.platform == "linux" else 10_000_000
+)
+"""Nanoseconds between the times that the kernel gives to changes, which are those of its last tick."""
+_COARSE_NS = 10_000_000
+"""Nanoseconds. File systems whose clock has larger steps (FAT, exFAT, ext3) give no time that is not a multiple of this."""
 
 _Stamp = tuple[int, ...]
 
@@ -80,11 +89,10 @@ class OutsideLook:
 
     def _computed(self, name: str, key: Hashable, compute: Callable[[], T]) -> T:
         self.results.pop(name, None)
-        # A change while it is computed has a time after the beginning, and so is not settled either.
-        began, settled = time.monotonic(), time.time_ns() - SETTLED_NS
+        began, began_ns = time.monotonic(), time.time_ns()
         with noted_paths() as noted:
             value = compute()
-        stamps = _stamps_of(noted.paths, settled) if noted.is_whole else None
+        stamps = _stamps_of(noted.paths, began_ns) if noted.is_whole else None
         if stamps is not None:
             if len(self.results) >= _MOST_KEPT:
                 self.results.clear()
@@ -122,7 +130,7 @@ class Remembered:
 def _stamp_of(path: str) -> _Stamp | None:
     """Return what tells that a name is still the same kind of thing, a link with the same target; or, for a path with a slash at its
     end, that what the folder or file holds is unchanged. The first number is the time of the last change, in nanoseconds. None if
-    it is missing.
+    it is missing. Of a folder or file the third is the time that nobody can set.
     """
     try:
         if not path.endswith("/"):
@@ -137,18 +145,31 @@ def _stamp_of(path: str) -> _Stamp | None:
     return max(times), *times, found.st_dev, found.st_ino, found.st_size
 
 
-def _stamps_of(paths: Iterable[str], settled_ns: int) -> dict[str, _Stamp | None] | None:
+def _stamps_of(paths: Iterable[str], began_ns: int) -> dict[str, _Stamp | None] | None:
     """Return the stamps that tell whether anything changed about these paths, None for one that is missing; None if they cannot
-    tell, because a folder or file itself changed after `settled_ns`, or many paths are missing in such folders.
+    tell: a folder or file itself has changed so recently that its stamp proves nothing; names may have changed between the look at
+    them and this one; or many are missing in folders that have just changed.
+
+    Args:
+        paths: the paths.
+        began_ns: the time before the first look at them, in nanoseconds. A change since has a later time, and so is not settled
+            either.
     """
+    settled_ns = began_ns - SETTLED_NS
     found: dict[str, _Stamp | None] = {}
     folders: dict[str, _Stamp | None] = {}
     n_missing = 0
-    for path in paths:
+    waiting = [*paths]
+    while waiting:
+        path = waiting.pop()
         folder = path[: path.rfind("/") + 1]
         while True:
             if folder not in folders:
                 folders[folder] = _stamp_of(folder)
+                if folders[folder] is None and os.path.lexists(folder[:-1]):
+                    # No folder above tells when the target of this link appears.
+                    links, end = links_to(folder[:-1])
+                    waiting += [*links, end]
             told = folders[folder]
             if told is not None or folder == "/":
                 break
@@ -156,6 +177,9 @@ def _stamps_of(paths: Iterable[str], settled_ns: int) -> dict[str, _Stamp | None
             folder = folder[: folder.rfind("/", 0, -1) + 1]
         by = folder
         if told is not None and told[0] >= settled_ns and path != folder:
+            changed_ns = told[2]
+            if changed_ns >= began_ns - _step_ns(changed_ns):
+                return None
             by, told = path, _stamp_of(path)
             n_missing += told is None
             if n_missing > _MOST_MISSING:
@@ -166,3 +190,8 @@ def _stamps_of(paths: Iterable[str], settled_ns: int) -> dict[str, _Stamp | None
             return None
         found[by] = told
     return found
+
+
+def _step_ns(changed_ns: int) -> int:
+    """Return the nanoseconds by which a change may be later than its time says, for the file system that gave this time."""
+    return 2 * _TICK_NS if changed_ns % _COARSE_NS else SETTLED_NS

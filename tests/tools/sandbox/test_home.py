@@ -436,6 +436,23 @@ def test_what_was_looked_at_before_is_not_made_again(home: Path) -> None:
     assert [one.misses for one in after] == [one.misses for one in before]
 
 
+def test_a_secret_that_appears_within_one_tick_of_the_clock_is_closed(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, stat = home / "data/tool", os.stat
+    folder.mkdir(parents=True)
+    times = stat(folder)
+
+    def of_a_coarse_clock(path: str, **options: bool) -> os.stat_result:
+        return times if path == str(folder) else stat(path, **options)
+
+    monkeypatch.setattr(home_module.os, "stat", of_a_coarse_clock)
+    policy_in(home, readable=("~/data",))
+    write(folder / ".env")
+    policy = policy_in(home, readable=("~/data",))
+    assert policy.hides(str(folder / ".env"))
+
+
 def test_the_setting_shows_more_and_not_what_is_secret_in_it_unless_it_is_named(home: Path) -> None:
     for name in (
         "data/x",

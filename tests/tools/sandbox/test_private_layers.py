@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -518,6 +519,66 @@ def test_trimming_runs_beside_and_not_at_every_command(
     go.set()
     own.trim(policy)
     assert runs == [str(top / "work")]
+
+
+@contextlib.contextmanager
+def acting_as(user: int) -> Iterator[None]:
+    """Have this process do what another user may, if root runs the tests."""
+    own = os.geteuid()
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o555, 0o600])
+def test_a_reset_removes_what_a_command_has_closed_and_follows_no_link(
+    environ: dict[str, str], top: Path, mode: int
+) -> None:
+    user, key = number_of(USERS[-1]), Path(environ["HOME"], "key")
+    key.touch()
+    key.chmod(0o400)
+    folder = Path(made_folder(environ, work := str(top / "work")))
+    (folder / "0.lock").touch()
+    closed = folder / "variables", folder / "plain/.cache", folder / "0/upper/home/.cache/pip"
+    for place in closed:
+        (place / "wheel").mkdir(parents=True)
+        (place / "a link").symlink_to(key)
+        (place / "wheel/file").write_text("x")
+    give((top, *top.rglob("*")), user)
+    for place in closed:
+        (place / "wheel").chmod(mode)
+        place.chmod(mode)
+    with acting_as(user):
+        assert not layers.reset(environ, work).is_used
+    assert key.stat().st_mode & 0o777 == 0o400
+    left = [path for path in folder.rglob("*") if not path.is_dir() or path.name == "wheel"]
+    assert sorted(path.name for path in left) == ["0.lock", "folder", "reset"]
+
+
+def test_what_links_in_a_layer_lead_to_is_not_dropped_when_there_is_too_much(
+    environ: dict[str, str], top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(made_folder(environ, work := str(top / "work")))
+    (folder / "0.lock").touch()
+    precious = top / "precious"
+    for n in range(3):
+        filled(precious / f"{n}/file", 100, 1000)
+        filled(precious / str(n + 3), 100, 1000)
+    upper = folder / "0/upper/home"
+    for place in (
+        *(upper / ".cache/pip", upper / ".cache/pip/inner", upper / ".npm/_cacache"),
+        *(upper / ".cargo/registry/a", folder / "plain/.cache/x", folder / "variables/x"),
+    ):
+        filled(place / "own", 100_000, 2_000_000)
+        (place / "link").symlink_to(precious)
+        (place / "file").symlink_to(precious / "0/file")
+    (upper / ".m2").mkdir()
+    (upper / ".m2/repository").symlink_to(precious)
+    monkeypatch.setattr(layers, "MOST_BYTES", 1)
+    assert trim(environ, work) >= 600_000
+    assert len([path for path in precious.rglob("*") if path.is_file()]) == 6
 
 
 def test_tools_that_only_read_their_cache_get_another_one_if_they_have_none(tmp_path: Path) -> None:

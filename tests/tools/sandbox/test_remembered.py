@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kimi_tui.filesystem import links_to, note_path
+from kimi_tui.tools.paths import ResolvedPath, locate, protected_reason
 from kimi_tui.tools.sandbox import remembered
 from kimi_tui.tools.sandbox.policy import FolderMemory, NoSandbox, SandboxSettings, policy_for
 from kimi_tui.tools.sandbox.remembered import Remembered
@@ -31,18 +33,31 @@ def settle() -> None:
     time.sleep(2 * _SETTLED_S)
 
 
+@pytest.fixture
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder of this test has been unchanged for long enough, however busy the machine is."""
+    monkeypatch.setattr(remembered, "SETTLED_NS", 60_000_000_000)
+
+
+def tick() -> None:
+    """Have later changes get another time than those before."""
+    time.sleep(3 * remembered._TICK_NS / 1e9)
+
+
 class Asked:
     """A result about one path, and how often it was computed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.kept, self.n = str(path), Remembered(), 0
+    def __init__(self, path: Path, *, lists: bool = True) -> None:
+        self.path, self.lists, self.kept, self.n = str(path), lists, Remembered(), 0
 
     def __call__(self, key: str = "") -> object:
         def compute() -> object:
             self.n += 1
             note_path(self.path)
-            note_path(f"{self.path}/")
-            listed = os.listdir(self.path) if os.path.isdir(self.path) else None
+            listed = None
+            if self.lists:
+                note_path(f"{self.path}/")
+                listed = os.listdir(self.path) if os.path.isdir(self.path) else None
             return links_to(self.path), os.path.isfile(self.path), listed
 
         return self.kept.look().at("one", key, compute)
@@ -97,6 +112,53 @@ def test_a_home_folder_that_is_a_link_to_another_one_now_has_its_own_secrets(
         assert now[name] == want, name
 
 
+def test_a_link_to_an_empty_home_folder_that_leads_to_another_empty_one_is_noticed(
+    tmp_path: Path,
+) -> None:
+    for name in ("first", "second", "work/.git", "links"):
+        (tmp_path / name).mkdir(parents=True)
+    home = tmp_path / "links/home"
+    home.symlink_to(tmp_path / "first")
+    environ = {"HOME": str(home), "PATH": "/usr/bin", "KIMI_TUI_HOME": str(tmp_path / "app")}
+    target = locate("hooks/pre-commit", tmp_path / "work", environ)
+    kept = FolderMemory(), Remembered()
+
+    def found(memory: FolderMemory, outside: Remembered) -> tuple[object, object, str]:
+        policy = policy_for(tmp_path / "work", SandboxSettings(), environ, memory=memory)
+        return policy.caches, policy.home, protected_reason(target, environ, look=outside.look())
+
+    settle()
+    assert found(*kept) == found(*kept) == found(FolderMemory(), Remembered())
+    (tmp_path / "second/.gitconfig").write_text("[core]\n\thooksPath = hooks\n")
+    (tmp_path / "links/new").symlink_to(tmp_path / "second")
+    os.replace(tmp_path / "links/new", home)
+    now = found(*kept)
+    assert now == found(FolderMemory(), Remembered())
+    assert now[2]
+
+
+def test_a_secret_is_where_the_last_link_on_the_way_to_it_leads_by_now(tmp_path: Path) -> None:
+    for name in ("home", "work/first", "work/second"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "work/now").symlink_to("first")
+    (tmp_path / "home/.env").symlink_to(tmp_path / "work/now/values")
+    environ = {"HOME": str(tmp_path / "home"), "KIMI_TUI_HOME": str(tmp_path / "app")}
+    first, second = (
+        locate(f"{name}/values", tmp_path / "work", environ) for name in ("first", "second")
+    )
+    kept = Remembered()
+    settle()
+
+    def is_guarded(target: ResolvedPath) -> bool:
+        return protected_reason(target, environ, look=kept.look()) != ""
+
+    assert is_guarded(first)
+    assert not is_guarded(second)
+    (tmp_path / "work/new").symlink_to("second")
+    os.replace(tmp_path / "work/new", tmp_path / "work/now")
+    assert is_guarded(second)
+
+
 def test_a_result_is_kept_until_its_arguments_or_its_files_change(tmp_path: Path) -> None:
     asked = Asked(tmp_path / "a/b")
     settle()
@@ -134,15 +196,19 @@ def test_a_result_about_the_names_in_a_folder_that_just_changed_is_not_kept(
     assert asked.n == 2
 
 
+@pytest.mark.usefixtures("restless")
 def test_a_missing_name_in_a_folder_that_just_changed_is_looked_at_itself(tmp_path: Path) -> None:
-    settle()
     (tmp_path / "new").mkdir()
-    asked = Asked(tmp_path / "new/missing")
+    tick()
+    asked = Asked(tmp_path / "new/missing", lists=False)
     before = asked()
     assert asked() == before
     assert asked.n == 1
     for n, make in enumerate((Path.mkdir, Path.rmdir, Path.touch, Path.unlink), start=2):
         make(tmp_path / "new/missing")
+        tick()
+        asked()
+        assert asked.n == n
         asked()
         assert asked.n == n
     # The folder has the time that it had when it was looked at, as after changes within one tick of the clock.
@@ -151,6 +217,90 @@ def test_a_missing_name_in_a_folder_that_just_changed_is_looked_at_itself(tmp_pa
     os.utime(tmp_path / "new", ns=(times.st_atime_ns, times.st_mtime_ns))
     asked()
     assert asked.n == 6
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("change", [Path.mkdir, Path.touch, Path.unlink])
+def test_a_name_that_changes_after_the_look_at_it_is_not_taken_for_seen(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    name = tmp_path / "new/name"
+    name.parent.mkdir()
+    if change is Path.unlink:
+        name.touch()
+    tick()
+    kept, is_hostile = Remembered(), True
+
+    def compute() -> bool:
+        note_path(str(name))
+        seen = name.exists()
+        if is_hostile:
+            change(name)
+        return seen
+
+    def seen() -> bool:
+        return kept.look().at("one", "", compute)
+
+    assert seen() == (change is Path.unlink)
+    is_hostile = False
+    assert seen() == name.exists()
+
+
+@pytest.mark.usefixtures("restless")
+def test_names_that_somebody_changes_all_the_time_are_seen_as_they_are_at_last(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "new").mkdir()
+    names = [str(tmp_path / "new" / str(n)) for n in range(6)]
+    dice = random.Random(1)
+
+    def found() -> list[bool]:
+        for name in names:
+            note_path(name)
+        return [os.path.lexists(name) for name in names]
+
+    kept = Remembered()
+    for _ in range(8):
+        ended = threading.Event()
+
+        def disturb(ended: threading.Event = ended) -> None:
+            while not ended.is_set():
+                name = dice.choice(names)
+                os.unlink(name) if os.path.lexists(name) else open(name, "x").close()
+                # It rests now and then, so that some results are kept.
+                time.sleep(dice.choice((0.0, 0.0, 0.0, 0.012)))
+
+        other = threading.Thread(target=disturb)
+        other.start()
+        for _ in range(60):
+            kept.look().at("one", "", found)
+        ended.set()
+        other.join()
+        assert kept.look().at("one", "", found) == found()
+
+
+@pytest.mark.parametrize("is_restless", [False, True])
+def test_a_folder_behind_a_link_is_seen_when_it_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_restless: bool
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "home/.aws").symlink_to(tmp_path / "disk/aws")
+    if is_restless:
+        monkeypatch.setattr(remembered, "SETTLED_NS", 60_000_000_000)
+        tick()
+    else:
+        settle()
+    place, kept = str(tmp_path / "home/.aws/credentials"), Remembered()
+
+    def is_there() -> bool:
+        note_path(place)
+        return os.path.lexists(place)
+
+    assert not kept.look().at("one", "", is_there)
+    (tmp_path / "disk/aws").mkdir()
+    (tmp_path / "disk/aws/credentials").touch()
+    assert kept.look().at("one", "", is_there)
 
 
 def test_a_result_about_many_missing_names_in_a_folder_that_just_changed_is_not_kept(
@@ -191,22 +341,23 @@ def test_in_one_look_a_result_is_found_once(tmp_path: Path) -> None:
     assert kept.look().at("one", "b", compute) == 3
 
 
+@pytest.mark.usefixtures("restless")
 def test_names_that_exist_in_a_folder_that_always_changes_are_looked_at_themselves(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "tool").mkdir()
-    settle()
-    asked = Asked(tmp_path / "tool")
+    tick()
+    asked = Asked(tmp_path / "tool", lists=False)
     asked()
     for n in range(3):
         (tmp_path / str(n)).touch()
+        tick()
         asked()
-    # The first two looks found the folder unchanged for long, then not.
-    assert asked.n == 2
+    assert asked.n == 1
     shutil.rmtree(tmp_path / "tool")
     (tmp_path / "tool").write_text("a file")
     asked()
-    assert asked.n == 3
+    assert asked.n == 2
 
 
 def test_a_link_in_a_folder_that_always_changes_is_another_one_once_it_was_replaced(
@@ -217,6 +368,7 @@ def test_a_link_in_a_folder_that_always_changes_is_another_one_once_it_was_repla
     settle()
     asked = Asked(tmp_path / "tool")
     (tmp_path / "x").touch()
+    tick()
     asked()
     (tmp_path / "y").touch()
     asked()
