@@ -100,7 +100,11 @@ class RowCompositor(Compositor):
 
         Textual draws a screen of another size in the same go in which it places its widgets, before these hear of their
         sizes: a picture with rows for the old width, and soon another whole one. Here the first picture has the new rows.
+
+        While the app holds frames back (`batch_update`), Textual makes one and drops it. Here it is left to the next frame.
         """
+        if self.root is not None and cast("App[Any]", _app(self.root))._batch_count and not full:
+            return None
         if full or not self._is_resized or self.root is None:
             return super().render_update(  # pyright: ignore[reportUnknownMemberType]
                 full, screen_stack, simplify=simplify

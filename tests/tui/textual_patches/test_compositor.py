@@ -274,6 +274,21 @@ async def test_what_was_scrolled_and_is_scrolled_back_by_a_layout_is_drawn() -> 
             assert cells_of(update.parts)[0, 0] == ("q" if y else "p")
 
 
+async def test_a_frame_that_the_app_holds_back_is_drawn_later() -> None:
+    app = App[None]()
+    async with app.run_test(size=(30, 4)) as pilot:
+        screen = Screen[None]()
+        draw_changed_rows(screen)
+        await app.push_screen(screen)
+        await pilot.pause()
+        compositor = screen._compositor
+        for changed in (Region(4, 1, 3, 2), app.size.region):
+            compositor._dirty_regions = {changed}
+            with app.batch_update():
+                assert compositor.render_update() is None
+            assert compositor._dirty_regions == {changed}
+
+
 class Cover(ModalScreen[None]):
     """Covers the rows `a` of a `Sheet` and lets the others shine through."""
 
