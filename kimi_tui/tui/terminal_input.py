@@ -171,7 +171,11 @@ class BackgroundAnswers:
 _READ_BYTES = 4096
 _LOOK_S = 0.1
 _WRITTEN_S = 0.02
-"""Seconds between two checks whether the terminal has accepted the drawn output."""
+"""The least number of seconds between two checks whether the terminal has accepted the drawn output."""
+_WRITTEN_SHARE = 0.125
+"""What the time until the next check is of the time that it has taken already."""
+_SELDOM_S = 1.0
+"""The largest number of seconds between two of these checks."""
 _STALLED_S = 0.4
 """Seconds of delay of the next check that occur only if the program did not run.
 
@@ -928,13 +932,17 @@ class PaintWatch:
     def _drawn(self, begun: int) -> None:
         if begun == self._n_begun:
             driver = _driver_of(self._node)
-            self._look(begun, 0 if driver is None else driver.mark_written())
+            mark = 0 if driver is None else driver.mark_written()
+            self._look(begun, mark, time.monotonic())
 
-    def _look(self, begun: int, mark: int) -> None:
+    def _look(self, begun: int, mark: int, drawn_at: float) -> None:
         if begun != self._n_begun:
             return
+        now = time.monotonic()
         if has_arrived(self._node, mark):
-            self.seen_at = time.monotonic()
+            self.seen_at = now
             self._painted()
         else:
-            self._node.set_timer(_WRITTEN_S, partial(self._look, begun, mark))
+            # A line that is dead, or has lost the answer, stays silent until the next key.
+            wait_s = min(max(_WRITTEN_S, (now - drawn_at) * _WRITTEN_SHARE), _SELDOM_S)
+            self._node.set_timer(wait_s, partial(self._look, begun, mark, drawn_at))

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
-from textual._compositor import Compositor, CompositorUpdate, ReflowResult
+from textual._compositor import (
+    Compositor,
+    CompositorMap,
+    CompositorUpdate,
+    LayoutUpdate,
+    ReflowResult,
+)
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip, StripRenderable
@@ -47,12 +53,15 @@ class RowCompositor(Compositor):
         """The widgets of the last update, topmost first, each with its region and clip."""
         self._owned: dict[int, list[tuple[int, int, Widget, Region]]] = {}
         """What `_owners` has found for these widgets, by row."""
+        self._placed: CompositorMap = {}
+        """The places that widgets know of: those of the last layout."""
 
     def clear(self) -> None:
         """Forget all widgets: the screen closes."""
         super().clear()
         self._drawn.clear()
         self._owned.clear()
+        self._placed = {}
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out all widgets without causing a second layout by the sizes that the first one gave them.
@@ -60,13 +69,18 @@ class RowCompositor(Compositor):
         Textual lays out the screen again whenever the virtual size of a widget has changed, also where a layout changed it:
         each row more in the prompt or a notice would cost two layouts and two frames of nearly the whole screen. Only where
         scrollbars appear or disappear is the second one needed.
+
+        Textual may also place all widgets anew to find one of them, between two layouts. Then the next layout finds nothing
+        changed, and tells no widget of its size. Here it compares with the last layout.
         """
         screen = cast("Screen[Any]", parent)
         if size != self.size and screen.is_current:
             # Only the very first picture is drawn at once: users see it while it is still empty.
             is_first = cast("App[Any]", _app(screen)).screen_stack[0] is screen
             self._is_resized = bool(self.size) or not is_first
+        self._full_map = self._placed
         result = super().reflow(parent, size)
+        self._placed = self._full_map
         for widget, place in self._full_map.items():
             styles: Any = widget.styles
             is_moved = place.region.size != widget.outer_size or (
@@ -86,7 +100,11 @@ class RowCompositor(Compositor):
 
         Textual draws a screen of another size in the same go in which it places its widgets, before these hear of their
         sizes: a picture with rows for the old width, and soon another whole one. Here the first picture has the new rows.
+
+        While the app holds frames back (`batch_update`), Textual makes one and drops it. Here it is left to the next frame.
         """
+        if self.root is not None and cast("App[Any]", _app(self.root))._batch_count and not full:
+            return None
         if full or not self._is_resized or self.root is None:
             return super().render_update(  # pyright: ignore[reportUnknownMemberType]
                 full, screen_stack, simplify=simplify
@@ -103,19 +121,21 @@ class RowCompositor(Compositor):
     def update_widgets(self, widgets: set[Widget]) -> None:
         """Note what is to be drawn anew; of a screen that shows through another one, only the uncovered parts.
 
-        Textual draws the whole window whenever a widget of such a screen has changed, also one that cannot be seen.
+        Textual draws the whole window whenever a widget of such a screen has changed, also one that cannot be seen. And where
+        only a part of a screen is to be drawn anew, as that below has changed there, Textual names the screen in place of its
+        widgets that have changed, and forgets these.
         """
         root = cast("Screen[Any] | None", self.root)
         stack = cast("App[Any]", _app(root)).screen_stack if root is not None else []
         above = stack[stack.index(root) + 1 :] if root is not None and root in stack else []
+        if root is not None and (above or root in widgets):
+            widgets = widgets | {one for one in self.visible_widgets if one._repaint_regions}
         if root is None or not above:
             super().update_widgets(widgets)
             return
-        # After a change Textual names the screen in place of the widgets that have changed. If all of the screen is styled
-        # anew, so is the screen above, which draws this one with itself.
+        # If all of the screen is styled anew, so is the screen above, which draws this one with itself.
         root._exchange_repaint_regions()
-        changed = {one for one in self.visible_widgets if one._repaint_regions}
-        super().update_widgets((widgets | changed) - {root})
+        super().update_widgets(widgets - {root})
         covers = [cover for screen in above for cover in _opaque_regions(screen)]
         self._dirty_regions = {
             region for region in self._dirty_regions if not any(region in cover for cover in covers)
@@ -136,13 +156,17 @@ class RowCompositor(Compositor):
         self,
     ) -> RowsUpdate | None:
         """Return the update that draws the changed rows; None if nothing changed."""
-        changed = self._dirty_regions.copy()
+        changed = self._dirty_regions | self._take_layout()
         self._dirty_regions.clear()
         return RowsUpdate(self._parts(self._regions_to_spans(changed))) if changed else None
 
+    def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
+        """Return the update that draws all rows."""
+        self._take_layout()
+        return super().render_full_update(simplify)
+
     def _parts(self, spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, Strip]]:
         """Return what is to be written over these spans: row, column and strip of each part, in this order."""
-        self._take_layout()
         runs_of: dict[tuple[Widget, int, int], _CellRun] = {}
         found: list[_CellRun] = []
         for y, start, end in spans:
@@ -168,12 +192,21 @@ class RowCompositor(Compositor):
         parts.sort(key=_PLACE)
         return parts
 
-    def _take_layout(self) -> None:
-        """Forget who owns the cells of the rows, if that may have changed since the last update."""
-        drawable = list(self._drawable())
-        if drawable != self._drawn:
-            self._drawn = drawable
-            self._owned.clear()
+    def _take_layout(self) -> set[Region]:
+        """Return the regions in which widgets come, go or move with this update; forget who owned the cells of the rows if there are any.
+
+        These are all changes since the last update, however they came about. A layout names only those since the last layout,
+        and may undo what was drawn between the two, such as a step of a scroll.
+        """
+        drawable, drawn = list(self._drawable()), self._drawn
+        if drawable == drawn:
+            return set()
+        self._drawn = drawable
+        self._owned.clear()
+        moved = {*drawable} ^ {*drawn}
+        places = [place for _, place in moved] or [(self.size.region, self.size.region)]
+        seen = (region.intersection(clip) for region, clip in places)
+        return {region for region in map(self.size.region.intersection, seen) if region}
 
     def _owners(self, y: int) -> Sequence[tuple[int, int, Widget, Region]]:
         """Return the runs of cells of a row of the screen of which one widget is seen: first column, end, the widget and its region."""

@@ -98,6 +98,7 @@ async def test_a_picture_is_made_of_the_rows_that_changed_and_are_seen(
         assert sheet.n_asked
         sheet.query_one("#b").display = True
         await pilot.pause()
+        compositor.render_full_update()
         for changed, asked in (
             ({Region(0, 2, 10, 1)}, {"a": {2}, "b": nothing, "o": nothing}),
             ({Region(12, 5, 4, 2)}, {"a": nothing, "b": {5, 6}, "o": {1, 2}}),
@@ -147,6 +148,7 @@ async def test_of_rows_that_draw_columns_only_the_changed_ones_are_drawn() -> No
         await screen.mount(Columns("c"))
         await pilot.pause()
         compositor = screen._compositor
+        compositor.render_full_update()
         compositor._dirty_regions = {Region(4, 1, 3, 2), Region(10, 2, 2, 1)}
         update = compositor.render_partial_update()
         assert isinstance(update, RowsUpdate)
@@ -227,6 +229,66 @@ async def test_a_screen_of_another_size_is_drawn_once_its_widgets_know_of_it() -
         assert {size for size, _ in rows.drawn_at} == {Size(30, 14)}
 
 
+async def test_a_widget_that_was_placed_anew_between_two_layouts_is_drawn_and_told_its_size() -> (
+    None
+):
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        await app.push_screen(screen := Sheet())
+        await pilot.pause()
+        compositor, rows = screen._compositor, screen.query_one("#b", Rows)
+        compositor.render_full_update()
+        screen.query_one("#a").styles.width = 12
+        # This is what a click or the pointer does while a widget has changed that cannot be seen.
+        screen._clear_arrangement_cache()
+        compositor.update_widgets({Widget()})
+        assert compositor.find_widget(rows).region == Region(12, 0, 18, 12)
+        screen._refresh_layout()
+        await pilot.pause()
+        assert rows.told == Size(18, 12)
+        update = compositor.render_partial_update()
+        assert isinstance(update, RowsUpdate)
+        drawn = cells_of(update.parts)
+        assert drawn[0, 10] == "a"
+        assert drawn[0, 12] == "b"
+
+
+async def test_what_was_scrolled_and_is_scrolled_back_by_a_layout_is_drawn() -> None:
+    app = App[None]()
+    async with app.run_test(size=(30, 4)) as pilot:
+        screen = Screen[None]()
+        draw_changed_rows(screen)
+        await app.push_screen(screen)
+        await screen.mount(pane := VerticalScroll(*[Rows(letter) for letter in "pqrs"]))
+        for one in pane.children:
+            one.styles.height = 4
+        await pilot.pause()
+        compositor = screen._compositor
+        compositor.render_full_update()
+        for y in (4, 0):
+            pane.scroll_to(y=y, animate=False, immediate=True)
+            screen._scroll_required = False
+            screen._refresh_layout(scroll=y > 0)
+            update = compositor.render_partial_update()
+            assert isinstance(update, RowsUpdate)
+            assert cells_of(update.parts)[0, 0] == ("q" if y else "p")
+
+
+async def test_a_frame_that_the_app_holds_back_is_drawn_later() -> None:
+    app = App[None]()
+    async with app.run_test(size=(30, 4)) as pilot:
+        screen = Screen[None]()
+        draw_changed_rows(screen)
+        await app.push_screen(screen)
+        await pilot.pause()
+        compositor = screen._compositor
+        for changed in (Region(4, 1, 3, 2), app.size.region):
+            compositor._dirty_regions = {changed}
+            with app.batch_update():
+                assert compositor.render_update() is None
+            assert compositor._dirty_regions == {changed}
+
+
 class Cover(ModalScreen[None]):
     """Covers the rows `a` of a `Sheet` and lets the others shine through."""
 
@@ -303,6 +365,30 @@ async def test_what_changes_below_two_screens_is_seen_through_both(
             while not drawn:
                 await pilot.pause()
             assert row in seen.asked
+
+
+async def test_a_widget_is_drawn_that_changes_together_with_the_screen_below(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Desk()
+    async with app.run_test(size=(30, 12)) as pilot:
+        below, above = Sheet(), Cover()
+        for screen in (below, above):
+            await app.push_screen(screen)
+            for _ in range(3):
+                await pilot.pause()
+        cover, drawn = above.query_one("#cover"), regions_drawn(monkeypatch)
+        cover.refresh(Region(0, 5, 4, 1))
+        await pilot.app.wait_for_refresh()
+        for row in range(1, 4):
+            drawn.clear()
+            # Both are noted before the frame: the screen is named for what has changed below.
+            above._dirty_widgets.add(cover)
+            cover.refresh(Region(2, row, 4, 1))
+            above.refresh(Region(20, row, 4, 1))
+            while not drawn:
+                await pilot.pause()
+            assert {Region(2, row, 4, 1), Region(20, row, 4, 1)} <= set().union(*drawn)
 
 
 async def test_the_text_of_a_screen_has_what_shows_through_a_dialog_before_a_frame_is_drawn() -> (
