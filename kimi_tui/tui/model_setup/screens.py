@@ -251,6 +251,10 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
             event.field.take_out(event.key)
         self._move_key(event.key)
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are a pasted key or address, which does not filter a list."""
+        return isinstance(self.focused, PickList) and can_be_taken(text)
+
     def on_paste(self, event: events.Paste) -> None:
         """Handle a paste into a list, which is meant for the field of a key or an address."""
         if isinstance(self.focused, PickList) and can_be_taken(event.text):

@@ -596,6 +596,11 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self.list.press(event.key)
             event.stop()
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are no keys: a question is asked, which one key answers."""
+        del text
+        return self._doomed is not None
+
     def on_descendant_focus(self) -> None:
         """Begin a search where the field was clicked."""
         if self._input.has_focus and not self._field:
