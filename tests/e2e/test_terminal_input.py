@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from support.chat_server import ChatServerThread, call, say
+from support.chat_server import ChatServerThread, call, say, stall
 from support.program import Program
 from support.terminal import Terminal
 
@@ -142,3 +142,20 @@ def test_a_key_pasted_without_marks_at_the_first_start_goes_to_its_field(program
     terminal.wait_quiet(0.5)
     terminal.key("3")
     terminal.wait_for("This is a demo")
+
+
+@pytest.mark.exhaustive
+def test_esc_and_a_slash_in_one_piece_stop_the_agent_and_begin_a_command(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(stall(4, say("It has begun")))
+    terminal = configured.start()
+    terminal.wait_for("Enter send")
+    terminal.type("Begin")
+    terminal.wait_for("› Begin")
+    terminal.key("enter")
+    terminal.wait_for("It has begun")
+    terminal.type("\x1b/mode")
+    terminal.wait_for("Stopped by you")
+    terminal.wait_for("› /mode")
+    terminal.wait_for("Change the mode")
