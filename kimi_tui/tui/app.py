@@ -664,6 +664,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path, theirs = self.launch.config_path, kimi_cli_config_file()
         copied = theirs if not path.exists() and theirs.exists() else None
         file = ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
+        for screen in self._open_screens:
+            file = file._replace(used=screen.conversation.used_values)
         self.push_screen(SettingsScreen(self.launch.config, file, self._commands, event.key))
 
     # The class is imported when it is opened, so its messages are named by their handlers.
