@@ -249,7 +249,9 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         hints: list[Hint] = [("Enter", self._verb)]
         if setting.check.kind == "choice":
             hints.append(("Left, Right", "preview" if setting.key == "theme" else "next value"))
-        hints += [("Del", "reset"), ("letters", "filter")]
+        if not self._is_default(setting):
+            hints.append(("Del", "reset"))
+        hints.append(("letters", "filter"))
         hints.append(("Esc", "clear the filter" if self._list.narrowed else "close"))
         self._keys.show(hint_row(hints, min(100, app_of(self).size.width) - 10))
 

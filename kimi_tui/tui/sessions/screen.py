@@ -860,21 +860,24 @@ class SessionsScreen(AskingScreen[Launch | None]):
         row = self.list.chosen
         if self._shows_others:
             return (
-                ("Enter", "import"),
+                *((("Enter", "import"),) if row is not None else ()),
                 (self._key("find"), "search"),
                 (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
                 (back_key, "back to your sessions"),
             )
         others = [(self._key("others"), f"{self._n_others:,} to import")] if self._n_others else []
-        hints = (
-            ("Enter", "continue"),
-            (self._key("find"), "search"),
-            *others,
-            (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
+        of_row = (
             (self._key("rename"), "rename"),
             (self._key("fork"), "fork"),
             (self._key("archive"), "unarchive" if row is not None and row.archived else "archive"),
             (self._key("delete"), "delete"),
+        )
+        hints = (
+            *((("Enter", "continue"),) if row is not None else ()),
+            (self._key("find"), "search"),
+            *others,
+            (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
+            *(of_row if row is not None else ()),
             (self._key("archived"), "hide archived" if self._archived else "show archived"),
             (back_key, "back" if self._own_id is not None else "quit"),
         )
