@@ -199,7 +199,7 @@ _OUTSIDE_PROMPT = frozenset(
 """Actions that work everywhere and get only the keys that the prompt does not use."""
 _YIELDING = frozenset({"legend", "window"})
 """Actions that got a key in a later version: a file that gives this key to another action stays valid, and they have no key then."""
-_EDITING = frozenset(
+EDITING = frozenset(
     (
         *("left", "right", "home", "end", "backspace", "delete", "f6", "f7"),
         *("ctrl+a", "ctrl+e", "ctrl+k", "ctrl+u", "ctrl+w", "ctrl+x", "ctrl+y"),
@@ -264,7 +264,7 @@ def usable_keys(wanted: Mapping[str, str], report: Callable[[str, str], None]) -
             report(name, f"is not a key: {text[:40]!r}")
         elif key and not _area(name) and (bad := _first(_writes, key, text)):
             report(name, f"is {bad}, a key that types text, so it cannot be a shortcut")
-        elif key and name in _OUTSIDE_PROMPT and (bad := _first(_EDITING.__contains__, key, text)):
+        elif key and name in _OUTSIDE_PROMPT and (bad := _first(EDITING.__contains__, key, text)):
             report(name, f"is {bad}, which edits the prompt and cannot be a shortcut")
         elif key:
             found[name] = key

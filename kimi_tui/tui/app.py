@@ -18,7 +18,7 @@ from importlib import import_module
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from textual import events, on
 from textual.actions import SkipAction
@@ -67,6 +67,7 @@ from kimi_tui.tui.main.screen import MainScreen
 from kimi_tui.tui.notices import STAYS_S, ShowsNotices
 from kimi_tui.tui.palette import FEW, TRUE_COLOUR, guess_light
 from kimi_tui.tui.prompt.image_chips import ImageChips
+from kimi_tui.tui.row_list import RowList
 from kimi_tui.tui.screens import (
     AnswersOnce,
     ImageChosen,
@@ -77,6 +78,7 @@ from kimi_tui.tui.screens import (
     RefusesEarlyClicks,
     SessionChosen,
     SettingsOpened,
+    TakesTypedText,
     ThemeChosen,
     parse_sheets,
     sheets,
@@ -104,7 +106,7 @@ from kimi_tui.tui.textual_patches.app import PatchedApp, bindings_of, driver_of,
 from kimi_tui.tui.textual_patches.compositor import draw_all
 from kimi_tui.tui.theme import KIMI_SIXTEEN, OURS, borrowed, theme_of, themes_for
 from kimi_tui.tui.transcript.transcript import Transcript
-from kimi_tui.tui.typed_bursts import TypedPaste
+from kimi_tui.tui.typed_bursts import TypedPaste, TypedText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -219,6 +221,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         self._n_sessions = 0
         self._ahead: TypeAhead | None = None
         """The keys held back for the screen of a session, or without one."""
+        self._taken_as_text: WeakSet[events.Key] = WeakSet()
+        """Keys whose text was taken as pasted, and which are still to come."""
         self._pressed_on: WeakKeyDictionary[events.Key, list[DOMNode]] = WeakKeyDictionary()
         """The widget that had the focus when a key was passed on, and the widgets that contain it."""
         self._quits_again = False
@@ -660,6 +664,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         path, theirs = self.launch.config_path, kimi_cli_config_file()
         copied = theirs if not path.exists() and theirs.exists() else None
         file = ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
+        for screen in self._open_screens:
+            file = file._replace(used=screen.conversation.used_values)
         self.push_screen(SettingsScreen(self.launch.config, file, self._commands, event.key))
 
     # The class is imported when it is opened, so its messages are named by their handlers.
@@ -909,12 +915,23 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed, for approvals, and drop clicks on a widget that appeared after the press."""
         if isinstance(event, TypedPaste):
-            # In a list, or a field of one line, each pasted key acts as if it were pressed.
-            told = [events.Paste(event.text)] if self._takes_lines() else event.keys
-            for one in told:
+            # In a field of one line each pasted key acts as if it were pressed.
+            is_text = self._takes_lines() or self._takes_typed(event.text)
+            for one in [events.Paste(event.text)] if is_text else event.keys:
                 one.time = event.time
                 one.set_sender(self)
                 await self.on_event(one)
+            return
+        if isinstance(event, TypedText):
+            if self._takes_typed(event.text):
+                self._taken_as_text.update(event.keys)
+                paste = events.Paste(event.text)
+                paste.time = event.time
+                paste.set_sender(self)
+                await self.on_event(paste)
+            return
+        if isinstance(event, events.Key) and event in self._taken_as_text:
+            self._taken_as_text.discard(event)
             return
         if isinstance(event, events.MouseEvent) and not event.is_forwarded:
             pointed = self._pointed_at(event)
@@ -959,6 +976,12 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         if isinstance(screen, MainScreen) and not isinstance(focused, Input):
             return not screen.bench.timeline_pane.has_keys or screen.bench.timeline_pane.acts
         return isinstance(focused, TextArea)
+
+    def _takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are a pasted text now, because one key could answer or choose."""
+        screen = self.screen
+        is_several = "\n" in text and isinstance(self.focused, RowList)
+        return is_several or (isinstance(screen, TakesTypedText) and screen.takes_typed(text))
 
     async def _comes_ahead(self, event: events.Key | events.Paste) -> bool:
         """Return whether a key or paste is held back, or was handled, before it is passed on."""

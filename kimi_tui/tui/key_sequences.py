@@ -35,6 +35,8 @@ LONGEST_STRING = 8_192
 """Characters of a string that are kept until its end; longer ones are dropped at once."""
 
 _STRINGS = "]PX^_"
+BEGINNINGS = frozenset("[O" + _STRINGS)
+"""Characters after an escape that begin a longer sequence, whose rest may be late."""
 _WHOLE = re.compile(
     r"\x1b(?:"
     r"\[\[[^\x1b]"  # the Linux console: F1 to F5

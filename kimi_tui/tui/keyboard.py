@@ -34,6 +34,7 @@ from textual.widgets import TextArea
 from kimi_tui.tui.key_sequences import CHORDS
 from kimi_tui.tui.screens import AnswersOnce, app_of
 from kimi_tui.tui.terminal_input import PaintWatch
+from kimi_tui.tui.typed_bursts import BURST_S
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -184,6 +185,10 @@ class LetterRun:
     def is_prose(self, at: float) -> bool:
         """Return whether a key read at a monotonic time continues a burst that was passed on as prose."""
         return self._is_prose and self.follows(at)
+
+    def is_of_burst(self, at: float) -> bool:
+        """Return whether a key read at a monotonic time came at once with the newest letter, so that nobody saw what that did."""
+        return bool(self._text) and at - self._last < BURST_S
 
     def continue_prose(self, at: float) -> None:
         """Treat letters within `DEBOUNCE_S` of this monotonic time as prose; the pending action is cancelled."""
@@ -378,6 +383,15 @@ class SeenQuestion:
         quiet_s = 0.0 if self._is_expected else self.QUIET_S
         self._quiet = QuietKeyboard(time.monotonic(), 0.0, quiet_s)
 
+    def pasted(self) -> None:
+        """Cancel the answer by a letter that has not been given yet: it was the beginning of a pasted text."""
+        self._letters.cancel()
+
+    def entered(self, at: float) -> None:
+        """Cancel the answer by a letter that came at once with an Enter, read at this monotonic time: both were pasted."""
+        if self._letters.is_of_burst(at):
+            self._letters.cancel()
+
     @property
     def is_open(self) -> bool:
         """Whether a key would count now."""
@@ -428,6 +442,17 @@ class AskingScreen(AnswersOnce[ScreenResultType]):
     def on_mount(self) -> None:
         """Ignore keys that were pressed before this screen is on the terminal."""
         self.ignore_early_keys()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Take a letter shortly before for a part of the pasted text, and for no answer."""
+        del event
+        self.seen.pasted()
+
+    def on_key(self, event: events.Key) -> object:
+        """Take a letter that came at once with an Enter for no answer."""
+        if event.key == "enter":
+            self.seen.entered(event.time)
+        return None
 
     def ignore_early_keys(self) -> None:
         """Restart the wait, because this screen is to be drawn, at first or again."""

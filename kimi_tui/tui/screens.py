@@ -127,6 +127,15 @@ class RefusesEarlyClicks(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesTypedText(Protocol):
+    """The protocol of a screen on which one key may answer, so that several characters which came at once are no keys."""
+
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are a pasted text now; the screen gets them as a paste."""
+        ...
+
+
 # These are messages of a screen to the app. They are plain classes, as dataclasses would take longer to define.
 
 

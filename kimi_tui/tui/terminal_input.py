@@ -30,9 +30,17 @@ from textual import events
 from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 
+from kimi_tui.config.keymap import EDITING
 from kimi_tui.foreign_text import clean
 from kimi_tui.tui.faults import Callbacks, report_of
-from kimi_tui.tui.key_sequences import ESC, PASTE_END, PASTE_START, SequenceReader, sequence_keys
+from kimi_tui.tui.key_sequences import (
+    BEGINNINGS,
+    ESC,
+    PASTE_END,
+    PASTE_START,
+    SequenceReader,
+    sequence_keys,
+)
 from kimi_tui.tui.palette import is_light
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.shutdown import lose_terminal
@@ -290,7 +298,7 @@ class KeyParser(PatchedParser):
         screen_lost: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(debug)
-        self._chords = chords
+        self._bound = chords | EDITING
         self._arrived = arrived
         self._extended = extended
         self._screen_lost = screen_lost
@@ -342,7 +350,8 @@ class KeyParser(PatchedParser):
         if self.splits_alt:
             typed = [key for one in piece[1:] for key in self.typed(one)]
             return (events.Key("escape", ESC), *typed)
-        if known := self._keys_of(piece):
+        # Textual takes some digits with Alt for what one keyboard of a Mac writes with them.
+        if not isinstance(ANSI_SEQUENCES_KEYS.get(piece), str) and (known := self._keys_of(piece)):
             return known
         # Characters other than letters are included, which Textual would write.
         plain = self.typed(piece[1], alt=True)
@@ -350,9 +359,9 @@ class KeyParser(PatchedParser):
             key if key.key.startswith("alt+") else events.Key(f"alt+{key.key}", None)
             for key in plain
         ]
-        if all(key.key.startswith("alt+ctrl+") and key.key not in self._chords for key in held):
-            # Nothing else has a key with Alt and Ctrl. So these are Esc and the next key, which the terminal sends in the same
-            # way: both would be lost, and they may be Esc to stop and Ctrl+Q to quit.
+        if piece[1] not in BEGINNINGS and not any(key.key in self._bound for key in held):
+            # Nothing has this key with Alt. So these are Esc and the next key, which the terminal sends in the same way: both
+            # would be lost, and they may be Esc to stop and Ctrl+Q to quit, or Esc and the slash of a command.
             return (events.Key("escape", ESC), *self.typed(piece[1]))
         return held
 

@@ -1,8 +1,11 @@
-"""Enter in a burst of keys: text that came at once was pasted, or typed on a line that stood still; nobody saw what it did.
+"""Bursts of keys: text that came at once was pasted, or typed on a line that stood still; nobody saw what it did.
 
 A terminal that does not mark pastes (bracketed paste is off, `tmux paste-buffer` without -p) sends them as keys, each end of a
 line as Enter. So an Enter with more text behind it in the same burst is a line break. One that ends a burst without any other
 sends, as `tmux send-keys 'x' Enter` and slow lines have it.
+
+Where one key answers, a burst of several characters is no answer: `TypedText` comes before its keys, so that the app can take
+the text as pasted.
 """
 
 from __future__ import annotations
@@ -28,6 +31,21 @@ class TypedPaste(events.Paste):
 
     def __init__(self, keys: list[events.Key]) -> None:
         super().__init__("".join(_written(key) for key in keys))
+        self.keys = keys
+        self.time = keys[-1].time
+
+
+class TypedText(events.Event):
+    """Several characters that came at once; their keys follow as messages of their own.
+
+    Attributes:
+        text: the characters, without the Enter at their end.
+        keys: the keys that follow.
+    """
+
+    def __init__(self, keys: list[events.Key]) -> None:
+        super().__init__()
+        self.text = "".join(map(_written, keys)).rstrip("\n")
         self.keys = keys
         self.time = keys[-1].time
 
@@ -86,7 +104,7 @@ class Bursts:
         if any(map(_is_enter, run)) and (follows or not all(map(_is_enter, run))):
             self._run = run
         else:
-            out += run
+            out += _settled(run)
         return out
 
     def end(self) -> list[Message]:
@@ -99,4 +117,4 @@ def _settled(run: list[events.Key]) -> list[Message]:
     last_text = max((at for at, key in enumerate(run) if not _is_enter(key)), default=-1)
     if any(map(_is_enter, run[: last_text + 1])):
         return [TypedPaste(run)]
-    return [*run]
+    return [TypedText(run), *run] if len(run) > 1 and last_text >= 0 else [*run]

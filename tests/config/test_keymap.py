@@ -15,7 +15,7 @@ from textual.keys import _character_to_key
 
 import kimi_tui.tui
 from kimi_tui.config.file import parse_config
-from kimi_tui.config.keymap import _EDITING, _OUTSIDE_PROMPT, DEFAULT_KEYS
+from kimi_tui.config.keymap import _OUTSIDE_PROMPT, DEFAULT_KEYS, EDITING
 from kimi_tui.config.settings import Config
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.transcript.copy_mode import ACTIONS
@@ -100,7 +100,7 @@ def test_the_keys_that_edit_the_prompt_are_those_of_its_field() -> None:
     bound = PromptArea._merge_bindings().key_to_bindings
     ours = {binding.id for bindings in bound.values() for binding in bindings if binding.id}
     edit = {key for key, bindings in bound.items() if not any(one.id for one in bindings)}
-    assert edit == _EDITING
+    assert edit == EDITING
     # The app's own key for the end is asked before the field.
     everywhere = {name for name in DEFAULT_KEYS if "." not in name}
     assert everywhere - ours - {"quit"} == _OUTSIDE_PROMPT

@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from support.chat_server import ChatServerThread, call, say, stall
 from support.program import Program
 from support.terminal import Terminal
 
@@ -91,3 +92,70 @@ def test_another_terminal_that_is_attached_in_place_of_the_first_is_told_all(
         terminal.wait_raw(b"sk for a change", start=start)
     terminal.key("ctrl+q")
     assert terminal.wait_exit() == 0
+
+
+@pytest.mark.exhaustive
+def test_text_that_comes_at_once_without_the_marks_of_a_paste_answers_nothing(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(call("Shell", {"command": "touch made"}), say("I made it."))
+    terminal = configured.start(fresh=True)
+    terminal.wait_for("Enter send")
+    terminal.type("Make it")
+    terminal.wait_for("› Make it")
+    terminal.key("enter")
+    terminal.wait_for("Yes, once")
+    # Each of these would answer if it were pressed key by key; all of them come after the panel accepts keys.
+    for text in ("yes\r", "yy", "yyy", "1\r", "y\r", "y\ry\r", "a\r", "yes, do it\r"):
+        terminal.wait_quiet(0.8)
+        terminal.type(text)
+        terminal.wait_quiet(0.8)
+        assert "Yes, once" in terminal.screen_text(), text
+        if "Esc back to the answers" in terminal.screen_text():
+            terminal.key("escape")
+    assert not (configured.work / "made").exists()
+    terminal.wait_quiet(0.8)
+    terminal.key("y")
+    terminal.wait_for("I made it.")
+    assert (configured.work / "made").exists()
+
+
+@pytest.mark.exhaustive
+def test_a_key_pasted_without_marks_at_the_first_start_goes_to_its_field(program: Program) -> None:
+    terminal = program.start(fresh=True)
+    for text in ("3rd", "sk-abc3defghijklmnopqrstuvwxyz12345", "3\rx"):
+        terminal.wait_for("Enter or 1 to 3 choose")
+        terminal.type(text)
+        if text.startswith("sk-"):
+            terminal.wait_for("it was moved to the field")
+            assert "This is a demo" not in terminal.screen_text()
+            terminal.key("escape")
+        else:
+            terminal.wait_for("neither an API key nor a URL")
+            terminal.key("down")
+            terminal.wait_gone("neither an API key")
+    # Piece by piece, as a serial line has it.
+    for letter in "x3x":
+        terminal.type(letter)
+        terminal.wait_quiet(0.03)
+    terminal.wait_for("Text cannot be typed here")
+    terminal.wait_quiet(0.5)
+    terminal.key("3")
+    terminal.wait_for("This is a demo")
+
+
+@pytest.mark.exhaustive
+def test_esc_and_a_slash_in_one_piece_stop_the_agent_and_begin_a_command(
+    configured: Program, server: ChatServerThread
+) -> None:
+    server.script(stall(4, say("It has begun")))
+    terminal = configured.start()
+    terminal.wait_for("Enter send")
+    terminal.type("Begin")
+    terminal.wait_for("› Begin")
+    terminal.key("enter")
+    terminal.wait_for("It has begun")
+    terminal.type("\x1b/mode")
+    terminal.wait_for("Stopped by you")
+    terminal.wait_for("› /mode")
+    terminal.wait_for("Change the mode")

@@ -86,7 +86,6 @@ def read(pieces: Iterable[bytes], parser: KeyParser | None = None) -> list[str]:
         ("\x1bOM", "enter"),
         ("\x1bOq", "1"),
         ("\x1b\x7f", "ctrl+w"),
-        ("\x1b.", "alt+full_stop"),
         # Sequences without a key are ignored: keypad 5, releases, late answers, unknown ones.
         ("\x1bOE", ""),
         ("\x1b[97;1:3u", ""),
@@ -121,6 +120,15 @@ def test_each_layout_has_the_keys_that_stop_and_quit() -> None:
     for letters in ("сй", "ב", "ؤض", "ㅊㅂ", "ψ", "แๆ", "ცქ"):
         assert {LATIN_KEYS[letter] for letter in letters} <= {"c", "q"}, letters
     assert all(latin.isascii() for latin in LATIN_KEYS.values())
+
+
+def test_a_character_right_behind_esc_is_a_key_of_its_own_unless_it_is_bound_with_alt() -> None:
+    for sent in "/hж.1é":
+        for pieces in ([f"\x1b{sent}".encode()], [b"\x1b", sent.encode()]):
+            assert read(pieces) == ["escape", *read([sent.encode()])], sent
+    assert read([b"\x1b/"], KeyParser(chords=frozenset({"alt+slash"}))) == ["alt+slash"]
+    assert read([b"\x1bhello"]) == ["escape", *"hello"]
+    assert read([b"\x1bd\x1be"]) == ["alt+d", "alt+e"]
 
 
 def test_a_control_key_right_behind_esc_is_a_key_of_its_own_unless_an_action_has_the_chord() -> (

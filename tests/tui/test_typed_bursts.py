@@ -6,7 +6,7 @@ from support.cases import each
 from textual import events
 
 from kimi_tui.tui.terminal_input import KeyParser
-from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste
+from kimi_tui.tui.typed_bursts import BURST_S, Bursts, TypedPaste, TypedText
 
 NEAR, FAR = BURST_S / 4, BURST_S * 4
 
@@ -57,6 +57,31 @@ def told(*reads: tuple[float, str]) -> list[str]:
 )
 def test_enter_in_a_burst(reads: list[tuple[float, str]], found: list[str]) -> None:
     assert told(*reads) == found
+
+
+@each(
+    "text, announced",
+    [
+        ("sk-1", ["sk-1"]),
+        ("yes\r", ["yes"]),
+        ("y\r", ["y"]),
+        ("a\x1b[Bbc", ["bc"]),
+        ("y", []),
+        ("\r", []),
+        ("\r\r", []),
+        ("\x1b[B\x1b[B", []),
+        ("a\rb", []),  # this is a `TypedPaste`
+    ],
+)
+def test_characters_that_came_at_once_are_announced_before_their_keys(
+    text: str, announced: list[str]
+) -> None:
+    bursts = Bursts()
+    found = [*bursts.take(KeyParser().feed(text), 0.0), *bursts.end()]
+    assert [one.text for one in found if isinstance(one, TypedText)] == announced
+    for at, one in enumerate(found):
+        if isinstance(one, TypedText):
+            assert found[at + 1 : at + 1 + len(one.keys)] == one.keys
 
 
 def test_nothing_waits_where_no_enter_is_doubtful() -> None:

@@ -646,8 +646,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
                 self._write_behind(event.character or "")
             return True
         if not event.is_printable or event.key.startswith(CHORDS) or event.key in self._passed:
-            # Enter confirms a pending letter as an answer; any other key that follows at once makes it none.
-            if event.key == "enter":
+            # Enter confirms a pending letter as an answer, unless both were pasted; any other key that follows at once makes it none.
+            if event.key == "enter" and not letters.is_of_burst(event.time):
                 await letters.flush()
             letters.pop_pending()
             return False
@@ -672,6 +672,10 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         if not letters.DEBOUNCE_S:
             await letters.flush()
         return True
+
+    def pop_pending(self) -> str:
+        """Cancel the answer by a letter that has not been given yet, and return the letter; empty for none."""
+        return self._letters.pop_pending()
 
     def _settled(self, choice: Choice | None, letter: str, at: float, _: int) -> None:
         """Answer by a letter that was pressed alone at this time, if it counted then and the question still has the keys."""

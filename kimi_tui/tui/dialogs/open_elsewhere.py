@@ -72,5 +72,10 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         if not await self.seen.answer_with(event, answer) and answer is not None:
             self._show_keys(f"{TOO_EARLY.capitalize()}.")
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are no keys: one key answers, and more are prose."""
+        del text
+        return True
+
     def _fork(self) -> None:
         self.dismiss(True)

@@ -59,6 +59,8 @@ MOST_VALUE_CELLS = 18
 """A longer value is shortened in the sentence about its source."""
 SOURCES_FROM = 80
 NOT_SET = "not set"
+CHOICES_AROUND = 13
+"""Rows of the frame, the meaning and the keys around a list of values."""
 MOST_CHOICES = 6
 """The number of choices that are named at a time if a setting has more."""
 
@@ -70,12 +72,14 @@ class ConfigurationFile(NamedTuple):
         path: the path of our `config.toml`.
         copied: kimi-cli's file, which is in use and from which ours is copied first; None if ours is in use.
         given: the values from arguments and the environment that override it.
+        used: the values that the session uses now, with their sources, of settings that need not be set.
         kept: whether changes are written; false in the demo.
     """
 
     path: Path
     copied: Path | None = None
     given: Mapping[str, GivenValue] = {}
+    used: Mapping[str, GivenValue] = {}
     kept: bool = True
 
 
@@ -173,10 +177,12 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
             return self._theme
         if given := self._file.given.get(setting.key):
             return given.value
-        return _shown(setting, value_of(self._config, setting))
+        own = _shown(setting, value_of(self._config, setting))
+        used = self._file.used.get(setting.key)
+        return used.value if used is not None and not own else own
 
     def _source(self, setting: Setting) -> str:
-        """Return the source of the value; empty if it is the default."""
+        """Return the source of the value; empty if it is the default, or not set."""
         if setting.key == "theme" and self._theme is not None:
             return "preview"
         if given := self._file.given.get(setting.key):
@@ -198,9 +204,11 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         entries: list[Entry] = []
         for setting in self._settings:
             value, source = one_line(self._value(setting)), self._source(setting)
-            shown = value or NOT_SET
-            if source and self._has_sources:
-                shown = (cut(shown, MOST_VALUE_CELLS, glyphs_of(self).cut), source)
+            shown, beside = value or NOT_SET, source
+            if value and not source and (used := self._file.used.get(setting.key)) is not None:
+                beside = used.source
+            if beside and self._has_sources:
+                shown = (cut(shown, MOST_VALUE_CELLS, glyphs_of(self).cut), beside)
             entries.append(
                 Entry(
                     _title(setting),
@@ -226,6 +234,11 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         facts = [f"Default: {_shown(setting, setting.default) or NOT_SET}."]
         if setting.check.choices:
             facts.append(f"Values: {_around(setting.check.choices, self._value(setting))}.")
+        used = self._file.used.get(setting.key)
+        if used is not None and self._value(setting) == used.value and not self._source(setting):
+            facts.append(f"Not set; this session uses {used.value}.")
+        elif used is not None and used.value != self._value(setting):
+            facts.append(f"This session uses {used.value}.")
         if given := self._file.given.get(setting.key):
             facts.append(f"{given.source} sets it in this run.")
         elif self._theme is None and (source := self._source(setting)):
@@ -233,12 +246,24 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         facts.append(f"A change takes effect {HOLDS[setting.holds]}. In config.toml: {setting.key}")
         said = plain(meaning[:1].upper() + meaning[1:], "bright")
         self._about.show(said, plain(" ".join(facts), "quiet"))
-        hints: list[Hint] = [("Enter", _VERBS[setting.check.kind])]
-        if setting.check.kind in ("flag", "choice"):
-            hints.append(("Left, Right", "preview" if setting.key == "theme" else "change"))
-        hints += [("Del", "reset"), ("letters", "filter")]
+        hints: list[Hint] = [("Enter", self._verb)]
+        if setting.check.kind == "choice":
+            hints.append(("Left, Right", "preview" if setting.key == "theme" else "next value"))
+        if not self._is_default(setting):
+            hints.append(("Del", "reset"))
+        hints.append(("letters", "filter"))
         hints.append(("Esc", "clear the filter" if self._list.narrowed else "close"))
         self._keys.show(hint_row(hints, min(100, app_of(self).size.width) - 10))
+
+    @property
+    def _verb(self) -> str:
+        """The effect of Enter on the chosen setting."""
+        setting = self.chosen
+        if setting.check.kind == "flag":
+            return "turn off" if self._value(setting) == "on" else "turn on"
+        if setting.key == "theme" and self._theme is not None:
+            return "save this theme"
+        return {"choice": "choose a value", "key": "press a key"}.get(setting.check.kind, "edit")
 
     def _refresh(self) -> None:
         self._list.show(self._entries(), self._list.chosen)
@@ -256,10 +281,14 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
     @on(PickList.Picked)
     def _picked(self) -> None:
         setting = self.chosen
-        if setting.check.kind in ("flag", "choice"):
-            # A previewed theme is the one to store.
-            tried = self._theme if setting.key == "theme" else None
-            self._keep(setting, tried or self._next(setting, 1))
+        if setting.key == "theme" and self._theme is not None:
+            self._keep(setting, self._theme)
+        elif setting.check.kind == "flag":
+            self._keep(setting, self._next(setting, 1))
+        elif setting.check.kind == "choice":
+            tried = self._preview if setting.key == "theme" else None
+            choice = ChoiceQuestion(setting, self._value(setting), tried)
+            push_once(self, choice, self._keep_choice)
         elif setting.check.kind == "key":
             refusal = partial(self._key_refusal, setting.action)
             question = KeyQuestion(setting.action, self._value(setting), refusal)
@@ -286,6 +315,12 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
     def _keep_answer(self, answer: str | None) -> None:
         if answer is not None:
             self._keep(self.chosen, answer)
+
+    def _keep_choice(self, answer: str | None) -> None:
+        if answer is not None:
+            self._keep(self.chosen, answer)
+        elif self.chosen.key == "theme":
+            self._preview(self._config.theme)
 
     def _next(self, setting: Setting, step: int) -> str:
         choices = setting.check.choices or ("off", "on")
@@ -393,7 +428,6 @@ def _title(setting: Setting) -> str:
 
 _WIDEST, _EDGES = 100, 6
 """Cells of the frame, and of its lower edge that a text cannot use."""
-_VERBS = {"flag": "change", "choice": "change", "key": "press a key", "text": "edit", "number": "edit", "list": "edit"}  # fmt: skip
 
 
 def _around(choices: Sequence[str], chosen: str) -> str:
@@ -419,6 +453,62 @@ def _shown(setting: Setting, value: Value) -> str:
     if setting.check.kind != "key":
         return in_words(value)
     return ", ".join(key_name(one) for one in str(value).split(",") if one)
+
+
+class ChoiceQuestion(ModalScreen[str | None], AskingScreen[str | None]):
+    """Asks for one of the values of a setting. Its result is the value, or None if nothing was chosen.
+
+    Args:
+        setting: the setting.
+        now: its present value.
+        tried: called with each value that is selected, to preview it; None for no preview.
+    """
+
+    HELP_TITLE = "Lists: settings, models, servers"
+    IS_EXPECTED = True
+    CSS_PATH = sheets("rows", "settings")
+
+    def __init__(self, setting: Setting, now: str, tried: Callable[[str], None] | None) -> None:
+        super().__init__()
+        self._setting = setting
+        self._tried = tried
+        values = setting.check.choices
+        entries = [Entry(one, holds=one == now) for one in values]
+        at = values.index(now) if now in values else 0
+        self._list = PickList(self.seen, entries, chosen=at)
+        self._keys = Words()
+
+    def compose(self) -> ComposeResult:
+        """Return the values, in a frame."""
+        frame = Vertical(Words(plain(self._setting.meaning, "quiet")), self._list, self._keys)
+        frame.border_title = frame_label(self, _title(self._setting))
+        yield frame
+
+    def on_mount(self) -> None:
+        """Focus the list."""
+        self._list.focus()
+        self._keys.show(hint_row([("Enter", "save"), ("Esc", "cancel")], 54))
+
+    def on_resize(self) -> None:
+        """Show as many values as fit."""
+        self._list.most = max(3, app_of(self).size.height - CHOICES_AROUND)
+        self._list.refresh(layout=True)
+
+    @on(PickList.Moved)
+    def _moved(self) -> None:
+        if self._tried is not None:
+            self._tried(self._setting.check.choices[self._list.chosen])
+
+    @on(PickList.Picked)
+    def _picked(self) -> None:
+        self.dismiss(self._setting.check.choices[self._list.chosen])
+
+    def on_key(self, event: events.Key) -> None:
+        """Close without a choice."""
+        if event.key == "escape":
+            event.stop()
+            event.prevent_default()
+            self.dismiss(None)
 
 
 class KeyQuestion(ModalScreen[str | None], AnswersOnce[str | None], inherit_bindings=False):

@@ -250,6 +250,11 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         if not await self.seen.answer_with(event, partial(self._answered, answer)):
             self.query_one(SummaryFrame).border_subtitle = frame_label(self, TOO_EARLY)
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are no keys: one key answers, and more are prose."""
+        del text
+        return True
+
     def _answered(self, answer: str) -> None:
         self.dismiss(answer)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from kimi_tui.agent_parts import parts_of
 from kimi_tui.app_paths import data_dir, reason_of, short
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.daemon_threads import in_daemon_thread
-from kimi_tui.launch import FORKED, CannotOpen, Launch
+from kimi_tui.launch import FORKED, CannotOpen, GivenValue, Launch
 from kimi_tui.own_process import COLLECTOR
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.faults import report_of
@@ -769,6 +769,21 @@ class ConversationController:
         modes.append("plan")
         mode = self.mode
         return modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "ask"
+
+    @property
+    def used_values(self) -> Mapping[str, GivenValue]:
+        """The values that this session uses now, with their sources, of settings that need not be set."""
+        if self.soul is None or self.launch.external_agent:
+            return {}
+        begins = "sandboxed" if self.soul.sandbox_gaps == () else "ask"
+        source = "automatic" if self.mode == begins else "this session"
+        found = {"mode": GivenValue(self.mode, source)}
+        if (thinking := self.thinking[0]) and thinking != self.launch.config.default_thinking:
+            found["default_thinking"] = GivenValue(thinking, "this session")
+        choice = self.launch.choice
+        if isinstance(choice, ModelChoice) and not self.launch.config.default_model:
+            found["default_model"] = GivenValue(choice.model, "this session")
+        return found
 
     @property
     def demo(self) -> Demo | None:

@@ -136,17 +136,25 @@ class Keystrokes:
             bench.focus_prompt()
         return False
 
+    @property
+    def answers(self) -> bool:
+        """Whether a key that is pressed now answers a question."""
+        panel, focused = self._bench.question, self._bench.screen.focused
+        return panel is not None and (focused is None or focused is panel)
+
     async def _takes_text(self, event: events.Key | events.Paste) -> bool:
         """Return whether the key is taken as text, or waits for the decision, where only keys are expected."""
         bench = self._bench
         focused, view, panel = bench.screen.focused, bench.on_view, bench.question
-        asks = panel is not None and (focused is None or focused is panel)
+        asks = self.answers
         if not (asks or focused is view or bench.timeline_pane.acts):
             return False
         if isinstance(event, events.Paste):
             from kimi_tui.foreign_text import clean_pasted
 
-            self.write_to_prompt(event.text, tells=False)
+            # A letter shortly before is a part of the text, and no answer.
+            before = panel.pop_pending() if panel is not None else ""
+            self.write_to_prompt(before + event.text, tells=False)
             if may_be_path(event.text):
                 pasted = PromptArea.PathPasted(clean_pasted(event.text), event.text)
                 bench.prompt.area.post_message(pasted)

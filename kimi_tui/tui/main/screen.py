@@ -1196,6 +1196,10 @@ class MainScreen(Screen[None]):
             self.first_time_hints.key_pressed()
         return await self.keystrokes.intercept(event)
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are a pasted text: a question has the keys, and one key answers it."""
+        return len(text) > 1 and self.keystrokes.answers
+
     def on_screen_resume(self) -> None:
         """The screen above this one is closed: end the prospect that a click on the timeline showed."""
         self.transcript.uncovered()

@@ -183,13 +183,6 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
 
     def on_mount(self) -> None:
         """Focus the first unknown field."""
-        glyphs = glyphs_of(self)
-        self.query_one(Footer).hints = (
-            ("Enter", "continue"),
-            (f"{glyphs.up}{glyphs.down}", "choose"),
-            ("Tab", "next field"),
-            ("Esc", "back"),
-        )
         self.query_one("#models-row").display = False
         self.query_one("#name-row").display = False
         self._show_url()
@@ -202,6 +195,20 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         elif self._key.value:
             # The fields have posted their contents before that.
             self.call_after_refresh(self._check)
+
+    def on_descendant_focus(self) -> None:
+        """List the keys of the field or list that has the focus."""
+        glyphs, focused = glyphs_of(self), self.focused
+        is_list = isinstance(focused, PickList)
+        is_last = focused in (self._models_list, self._model_name)
+        enter = "check the key" if focused is self._key else "start" if is_last else "continue"
+        moves = ((f"{glyphs.up}{glyphs.down}", "choose"), ("letters", "filter")) if is_list else ()
+        self.query_one(Footer).hints = (
+            ("Enter", enter),
+            *moves,
+            ("Tab", "next field"),
+            ("Esc", "back"),
+        )
 
     # --- the server
 
@@ -250,6 +257,10 @@ class KeyScreen(AskingScreen[Launch | KeyForm]):
         with self.prevent(Input.Changed):
             event.field.take_out(event.key)
         self._move_key(event.key)
+
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are a pasted key or address, which does not filter a list."""
+        return isinstance(self.focused, PickList) and can_be_taken(text)
 
     def on_paste(self, event: events.Paste) -> None:
         """Handle a paste into a list, which is meant for the field of a key or an address."""
@@ -528,7 +539,8 @@ class LocalScreen(AskingScreen[Launch | None]):
             entries.append(Entry(model.id, (server.name, *model_facts(model))))
         self._list.show(entries, self._options.index(before) if before in self._options else 0)
         glyphs = glyphs_of(self)
-        choosing = (("Enter", "start"), (f"{glyphs.up}{glyphs.down}", "choose")) if entries else ()
+        moves = ((f"{glyphs.up}{glyphs.down}", "choose"),) if len(entries) > 1 else ()
+        choosing = (("Enter", "start"), *moves) if entries else ()
         self.query_one(Footer).hints = (*choosing, ("Ctrl+R", "search again"), ("Esc", "back"))
         loading = [where(server) for server in self._servers if server.loading]
         if loading:
@@ -720,9 +732,12 @@ class ModelScreen(AskingScreen[ModelPick | None]):
             row.append(Span(f" {shown}", "strong" if is_set else "quiet"))
         self._thinking.show(plain(one_line(whole)), *([Line(tuple(row))] if row else []))
         effort = ((f"{glyphs.back}{glyphs.to}", "reasoning"),) if steps else ()
+        is_model = option is not None and option.launch is not None
+        using = (("Enter", "use"), ("Ctrl+S", "this folder")) if is_model else ()
+        opening = (("Enter", "continue"),) if option is None else ()
         self.query_one(Footer).hints = (
-            ("Enter", "use"),
-            ("Ctrl+S", "this folder"),
+            *using,
+            *opening,
             *effort,
             ("Esc", "back"),
             (f"{glyphs.up}{glyphs.down}", "choose"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -11,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.geometry import Size
+from textual.message import Message
 from textual.screen import Screen
 
 from kimi_tui.app_paths import short
@@ -21,7 +23,8 @@ from kimi_tui.tui.faults import reported
 from kimi_tui.tui.formatting import counted, cut
 from kimi_tui.tui.frame import Footer
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import row_of_digit
+from kimi_tui.tui.key_sequences import CHORDS
+from kimi_tui.tui.keyboard import LetterRun, row_of_digit
 from kimi_tui.tui.model_setup.models import local_servers, where
 from kimi_tui.tui.row_list import Look, RowList, RowModel, Words, plain
 from kimi_tui.tui.rows import BLANK, Line, Span
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 LOOK_DELAY_S = 0.15
 PASTED_OTHER = "The pasted text is neither an API key nor a URL."
+TYPED_OTHER = "Text cannot be typed here. Press Enter or a number to choose."
 MOST_NOTICES = 3
 """The largest number of lines about the configuration."""
 
@@ -106,22 +110,43 @@ class StartOptions(RowList):
 
     model: StartModel
 
+    class Typed(Message):
+        """Text was typed, which is no key of the list."""
+
     def __init__(self) -> None:
         super().__init__(StartModel(), most=len(ways(None)))
+        self._letters = LetterRun(self, self._typed)
 
     def show(self, servers: tuple[LocalServer, ...]) -> None:
         """Show the servers that were found on this machine."""
         self.model.options = ways(servers)
         self.refresh()
 
-    def on_key(self, event: events.Key) -> None:
-        """Choose a way by its digit."""
-        index = row_of_digit(event.character or "", len(self.model))
-        if index is not None:
-            event.stop()
-            event.prevent_default()
-            self.select(index)
-            self.post_message(self.Picked(self))
+    def _typed(self, _: str) -> None:
+        self.post_message(self.Typed())
+
+    @on(events.Key)
+    async def _pressed(self, event: events.Key) -> None:
+        """Choose a way by its digit, if that was pressed alone: it may also be a character of a key that was pasted."""
+        letters, letter = self._letters, event.character if event.is_printable else None
+        if not letter or event.key.startswith(CHORDS):
+            letters.cancel()
+            return
+        if letters.is_pending and not letters.follows(event.time):
+            await letters.flush()
+        index = row_of_digit(letter, len(self.model))
+        moves = index is None and letter in "jk"
+        act = None if index is None else partial(self._pick, index)
+        if not letters.add(letter, event.time, act, moves=moves):
+            return
+        event.stop()
+        event.prevent_default()
+        if not letters.DEBOUNCE_S:
+            await letters.flush()
+
+    def _pick(self, index: int, _: int) -> None:
+        self.select(index)
+        self.post_message(self.Picked(self))
 
 
 class Greeting(Words):
@@ -253,6 +278,10 @@ class WelcomeScreen(Screen[None]):
                 )
             )
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are a pasted text, and no digits that choose."""
+        return len(text) > 1 and not set(text) <= set("jk")
+
     def on_paste(self, event: events.Paste) -> None:
         """Pass a pasted key or address to the screen that asks for it; say of anything else that it is neither."""
         from kimi_tui.tui.model_setup.screens import can_be_taken
@@ -263,6 +292,10 @@ class WelcomeScreen(Screen[None]):
             self._paste_a_key(url, pasted=(event.text, event.time))
         else:
             self.query_one(Footer).urgent = PASTED_OTHER
+
+    @on(StartOptions.Typed)
+    def _typed_text(self) -> None:
+        self.query_one(Footer).urgent = TYPED_OTHER
 
     @on(StartOptions.Moved)
     def _moved(self) -> None:

@@ -483,10 +483,14 @@ class RewindScreen(ModalScreen[PreviewAnswer | None], AnswersOnce[PreviewAnswer 
         state.choices.choose(row)
         self._show()
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are prose: all but those that only move the selection."""
+        return self.is_current and len(text) > 1 and not set(text) <= _MOVES
+
     def on_paste(self, event: events.Paste) -> None:
         """Close the preview and pass the paste to the prompt: it is prose."""
         event.stop()
-        self._write_over(event.text)
+        self._write_over(self._letters.pop_pending() + event.text)
 
     def _type(self, text: str) -> None:
         if text and self._write is not None:

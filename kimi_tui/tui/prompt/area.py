@@ -580,7 +580,7 @@ class PromptArea(LateStyled, DrawsColumns, PatchedTextArea):
             event.prevent_default()
             return
         bound = None if writes else self.screen.active_bindings.get(event.key)
-        if bound is not None and (bound.node is self or self._ends_offers(event.key)):
+        if bound is not None and (bound.node is self or self._acts_first(event.key)):
             # Otherwise a binding runs only after the key has bubbled up, and letters typed directly after Enter or Ctrl+U
             # would overtake it: they would become part of the sent message, or be deleted.
             event.stop()
@@ -607,9 +607,9 @@ class PromptArea(LateStyled, DrawsColumns, PatchedTextArea):
             self.load_text("")
             self.post_message(self.KeysAsked())
 
-    def _ends_offers(self, key: str) -> bool:
-        """Return whether a key that is bound by the screen ends the search or closes the menu."""
-        return key == "escape" and (self.is_searching or self._is_choosing)
+    def _acts_first(self, key: str) -> bool:
+        """Return whether a key that is bound by the screen acts before the next key: the slash behind Esc opens another menu."""
+        return key == "escape" and not self._is_answer
 
     async def on_paste(self, event: events.Paste) -> None:
         """Insert a pasted text, cleaned; a long one as a chip."""

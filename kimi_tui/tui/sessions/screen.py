@@ -596,6 +596,11 @@ class SessionsScreen(AskingScreen[Launch | None]):
             self.list.press(event.key)
             event.stop()
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are no keys: a question is asked, which one key answers."""
+        del text
+        return self._doomed is not None
+
     def on_descendant_focus(self) -> None:
         """Begin a search where the field was clicked."""
         if self._input.has_focus and not self._field:
@@ -855,21 +860,24 @@ class SessionsScreen(AskingScreen[Launch | None]):
         row = self.list.chosen
         if self._shows_others:
             return (
-                ("Enter", "import"),
+                *((("Enter", "import"),) if row is not None else ()),
                 (self._key("find"), "search"),
                 (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
                 (back_key, "back to your sessions"),
             )
         others = [(self._key("others"), f"{self._n_others:,} to import")] if self._n_others else []
-        hints = (
-            ("Enter", "continue"),
-            (self._key("find"), "search"),
-            *others,
-            (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
+        of_row = (
             (self._key("rename"), "rename"),
             (self._key("fork"), "fork"),
             (self._key("archive"), "unarchive" if row is not None and row.archived else "archive"),
             (self._key("delete"), "delete"),
+        )
+        hints = (
+            *((("Enter", "continue"),) if row is not None else ()),
+            (self._key("find"), "search"),
+            *others,
+            (self._key("everywhere"), "this folder" if self._everywhere else "all folders"),
+            *(of_row if row is not None else ()),
             (self._key("archived"), "hide archived" if self._archived else "show archived"),
             (back_key, "back" if self._own_id is not None else "quit"),
         )

@@ -119,6 +119,46 @@ async def test_a_theme_is_tried_on_and_put_back(home: Path) -> None:
 
 
 @pytest.mark.exhaustive
+async def test_a_value_is_chosen_from_a_list_and_one_that_is_not_set_is_shown_as_it_is_used(
+    home: Path,
+) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
+        await one.ready()
+        await one.say("/mode edits")
+        await one.until(lambda: one.screen.conversation.mode == "edits")
+        file = one.app.launch.config_path
+        await one.say("/settings")
+        await choose(one, "mode")
+        await one.sees("Not set; this session uses edits.")
+        await one.sees("Enter choose a value")
+        await one.pilot.press("enter")
+        await one.sees("Enter save")
+        assert "✓ edits" in one.text()
+        await one.pilot.press("up")
+        # Nothing is written before it is chosen.
+        assert not file.exists()
+        await one.pilot.press("escape")
+        await one.until(lambda: isinstance(one.app.screen, SettingsScreen))
+        assert not file.exists()
+        await one.pilot.press("enter", "up", "up", "enter")
+        await one.sees("Saved.")
+        assert read_config(file).mode == "plan"
+        await one.sees("This session uses edits.")
+        # The list of themes previews each of them, and puts the former one back.
+        await one.pilot.press(*["backspace"] * len("mode"))
+        await choose(one, "theme")
+        await one.pilot.press("enter")
+        await one.sees("Enter save")
+        await one.pilot.press("down")
+        await one.until(lambda: one.app.theme == "kimi-dark")
+        await one.pilot.press("down")
+        await one.until(lambda: one.app.theme == "kimi-light")
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.theme == "kimi-dark")
+        assert read_config(file).theme == "auto"
+
+
+@pytest.mark.exhaustive
 async def test_what_an_argument_says_goes_before(home: Path) -> None:
     async with ChatServer() as server, desk(home, server.base_url, config=Config()) as one:
         await one.ready()
@@ -126,8 +166,10 @@ async def test_what_an_argument_says_goes_before(home: Path) -> None:
         one.app.launch = one.app.launch._replace(given=given)
         await one.say("/settings")
         await choose(one, "mode")
-        await one.sees("all  --yolo")
-        await one.sees("--yolo sets it in this run.")
+        await one.sees("* Mode")
+        await one.sees("--yolo sets")
+        await one.pilot.press("enter")
+        await one.sees("Enter save")
         await one.pilot.press("enter")
         await one.sees("Saved. In this run --yolo still overrides it.")
 

@@ -123,13 +123,40 @@ async def test_a_cost_that_has_changed_is_shown_before_it_is_paid() -> None:
         await pilot.press("enter")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert "The cost is shown now. Press Enter again to start." in app.text()
+        assert "The cost has changed. Press Enter again to start." in app.text()
         assert "150k tokens" in app.text()
         assert app.plans == []
         await pilot.press("enter")
         await app.workers.wait_for_complete()
         await pilot.pause()
     assert len(app.plans) == 1
+
+
+async def test_a_change_that_leaves_the_cost_on_the_screen_as_it_is_starts_at_the_first_enter() -> (
+    None
+):
+    app = DialogApp(FakeFutures(Wire()).estimate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.press(*["shift+tab"] * 4, *"make", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "Press Enter again" not in app.text()
+    assert [plan and plan.check for plan in app.plans] == ["make"]
+
+
+async def test_the_keys_below_are_those_of_the_field_that_has_the_focus() -> None:
+    app = DialogApp(FakeFutures(Wire()).estimate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "new line" in app.text()
+        assert "change   " not in app.text()
+        await pilot.press("up")
+        await pilot.pause()
+        assert "new line" not in app.text()
+        assert "change   " in app.text()
 
 
 async def test_the_cost_follows_the_messages_and_the_work_of_the_agent() -> None:

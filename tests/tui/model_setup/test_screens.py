@@ -438,8 +438,8 @@ async def test_a_key_that_may_not_be_sent_ends_nothing_and_what_was_said_is_kept
         assert one.screen.bench.prompt.area.text == "a first message"
         await pilot.press("1")
         await one.until(lambda: isinstance(running.screen, KeyScreen))
-        assert running.screen.query_one("#url", Input).value == chosen.base_url
         shown = await one.sees("Your choice is saved in")
+        assert running.screen.query_one("#url", Input).value == chosen.base_url
         assert "The key stays in the environment" not in shown
 
 
@@ -463,6 +463,20 @@ async def test_a_key_pressed_twice_opens_one_screen_and_what_was_wrong_is_said(h
         await pilot.press("escape")
         await one.sees("Watch the demo")
         assert isinstance(running.screen, WelcomeScreen)
+
+
+@pytest.mark.exhaustive
+async def test_the_footer_lists_what_the_focused_field_takes(home: Path) -> None:
+    running = app(home)
+    async with running.run_test(size=(80, 24)) as pilot:
+        one = Desk(running, pilot)
+        await one.sees("Enter or 1 to 3 choose")
+        await pilot.press("enter")
+        # The servers, then the field of a key.
+        await one.sees("Enter continue   ↑↓ choose   letters filter   Tab next field")
+        await pilot.press("enter")
+        await one.sees("Enter check the key   Tab next field   Esc back")
+        assert "↑↓" not in one.text()
 
 
 @pytest.mark.exhaustive

@@ -144,6 +144,11 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         frame.border_subtitle = frame_label(self, f"{self._yes}   Esc cancel")
         yield frame
 
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are no keys: one key answers, and more are prose."""
+        del text
+        return True
+
     def _refuse(self) -> None:
         self.dismiss(None)
 
