@@ -623,6 +623,7 @@ def records_by_checkpoint(
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []
     current: list[EventRecord] = []
+    is_left = False
     for record in records:
         if record.foreign:
             continue
@@ -638,6 +639,7 @@ def records_by_checkpoint(
                 # The messages tell what was kept of a checkpoint, also if it was renumbered again.
                 is_untold = bool(kept or uid in incomplete or (was and not found.get(was)))
                 current = [] if is_untold else found.setdefault(uid, [])
+                is_left = False
                 if was:
                     # The events that began the checkpoint were published under its old name.
                     current += _renamed(found.get(was, ()), created)
@@ -650,6 +652,11 @@ def records_by_checkpoint(
             case ev.SteerTaken():
                 # The event belongs to the checkpoint that was there, also if a turn has been resumed since.
                 current.append(record)
+            case ev.ContextReverted() | ev.LineChanged():
+                is_left = True
+            case ev.StatusUpdate() if is_left:
+                # The figures are those of the line that is current now, and not those of the checkpoint that was left.
+                continue
             case event if isinstance(event, _OPERATIONS | ev.SteerQueued):
                 # Nothing waits once the turn is over.
                 continue

@@ -134,6 +134,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     ).map(tuple),
     "RequestKind": st.sampled_from(get_args(RequestKind)),
     "Card | None": st.none() | CARDS,
+    "str | None": st.none() | TEXT,
     "LeftBehind": st.builds(
         ev.LeftBehind, COUNT, COUNT, st.lists(TEXT, max_size=3).map(tuple), TEXT
     ),
