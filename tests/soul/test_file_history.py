@@ -1127,9 +1127,9 @@ async def test_what_a_running_tool_changes_is_its_own_whoever_looks(tmp_path: Pa
             found = await look()
             tools += [found] if isinstance(found, ChangingTool) else []
         on.ear.forget()
-        beside.after_change(command, point.uid, "command:0")
-        # Nothing that another agent asks for comes before the scan behind a tool, although nobody has waited for that yet.
         (on.work / "last").write_text("by the command\n")
+        beside.after_change(command, point.uid, "command:0")
+        # What another agent asks for takes nothing from the scan behind a tool, although nobody has waited for that yet.
         history.scan_ahead()
         for tool in tools:
             beside.after_change(tool, point.uid, "tool:0")
@@ -1192,6 +1192,7 @@ async def test_what_the_user_changes_while_a_question_is_asked_again_is_theirs(
             asked.append(question.detail)
             if len(asked) == 2:
                 assert not on.soul.folder.under_way
+                await history.settled()
                 (on.work / "theirs").write_text("by hand\n")
             return ""
 
