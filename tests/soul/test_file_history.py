@@ -789,6 +789,25 @@ async def test_a_stopped_command_is_looked_at_too(tmp_path: Path) -> None:
         assert files(on) == {"a": "old\n"}
 
 
+@pytest.mark.exhaustive
+async def test_what_a_stopped_command_writes_before_its_end_is_the_agent_s(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        late = "echo 1 > asked; sleep 1; echo 1 > late; exit"
+        on.server.script(shell(f"trap '{late}' TERM; echo go; while :; do sleep 0.05; done"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
+        await next_event(heard, ev.ToolOutput)
+        await on.soul.interrupt()
+        await turn
+        # The turn ends before the command does, whose changes are then told with its call.
+        assert "late" not in files(on)
+        (result,) = on.ear.of(ev.ToolResult)
+        told = await next_event(heard, ev.FilesChanged)
+        assert (told.key, told.paths) == (result.key, ("asked", "late"))
+        assert [one.by for one in on.soul.folder.tracker.log.snapshots[1:]] == ["agent"]
+
+
 # -- D-Mails -------------------------------------------------------------------------------------
 
 
