@@ -26,7 +26,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.restore import Intent, Restored
-from kimi_tui.workspace.snapshots import By
+from kimi_tui.workspace.snapshots import By, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Suspects, Tracker
 
 P = ParamSpec("P")
@@ -425,16 +425,22 @@ class FolderSnapshots:
         with self._ending:
             seen = {one for one in self._unseen if one in self._ended}
         if by != "agent":
-            self.tracker.take_snapshot(by, later=later)
+            self._take_snapshot(by, agent, later=later)
             found = Figures()
         else:
             snapshots = self.tracker.taken_beside(agent)
-            snapshot = self.tracker.take_snapshot(by, author=agent, later=later)
+            snapshot = self._take_snapshot(by, agent, later=later)
             snapshots += [] if snapshot is None else [snapshot]
             found = Figures(*self.tracker.figures(*snapshots)) if snapshots else Figures()
         with self._ending:
             self._unseen = [one for one in self._unseen if one not in seen]
         return found
+
+    def _take_snapshot(self, by: By, agent: str, *, later: bool) -> Snapshot | None:
+        with contextlib.suppress(OSError):
+            return self.tracker.take_snapshot(by, author=agent, later=later)
+        # A disk that refused, or a lack of descriptors, may be over by now; without this scan a change would be somebody else's.
+        return self.tracker.take_snapshot(by, author=agent, later=later)
 
     async def write(
         self, change: ChangingTool, work: Callable[[], object], *, if_seen: bool
@@ -457,6 +463,7 @@ class FolderSnapshots:
         def write_and_look() -> Figures:
             try:
                 if if_seen and not self._is_as_seen(paths):
+                    self.tracker.suspect(paths)
                     written.set_result(False)
                     return Figures()
                 with self._ending:

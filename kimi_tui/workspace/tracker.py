@@ -499,6 +499,11 @@ class Tracker:
             restore.current(str(self._root / path)) == as_file(latest.get(path)) for path in paths
         )
 
+    def suspect(self, paths: Iterable[str]) -> None:
+        """Have the next scan read these files, even if nothing tells of a change."""
+        if self._scanner is not None:
+            self._scanner.suspect(paths)
+
     def mark(self, uid: str, agent: str = "") -> None:
         """Note a checkpoint of an agent; empty for the session's own."""
         self._log.mark(uid, agent)

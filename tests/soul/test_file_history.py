@@ -37,6 +37,7 @@ from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
+from kimi_tui.workspace.tree_watch import Told
 
 
 def files(on: Stage) -> dict[str, str]:
@@ -788,6 +789,25 @@ async def test_a_stopped_command_is_looked_at_too(tmp_path: Path) -> None:
         assert files(on) == {"a": "old\n"}
 
 
+@pytest.mark.exhaustive
+async def test_what_a_stopped_command_writes_before_its_end_is_the_agent_s(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        late = "echo 1 > asked; sleep 1; echo 1 > late; exit"
+        on.server.script(shell(f"trap '{late}' TERM; echo go; while :; do sleep 0.05; done"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
+        await next_event(heard, ev.ToolOutput)
+        await on.soul.interrupt()
+        await turn
+        # The turn ends before the command does, whose changes are then told with its call.
+        assert "late" not in files(on)
+        (result,) = on.ear.of(ev.ToolResult)
+        told = await next_event(heard, ev.FilesChanged)
+        assert (told.key, told.paths) == (result.key, ("asked", "late"))
+        assert [one.by for one in on.soul.folder.tracker.log.snapshots[1:]] == ["agent"]
+
+
 # -- D-Mails -------------------------------------------------------------------------------------
 
 
@@ -1062,6 +1082,24 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         with pytest.raises(ToolProblem):
             await written(refused)
         assert [one.by for one in log.snapshots[n_before:]] == ["other"]
+
+        def refused_too() -> None:
+            (on.work / "a").write_text("by hand meanwhile\n")
+            raise ToolProblem("changed on disk")
+
+        with pytest.raises(ToolProblem):
+            await written(refused_too)
+        await folder.take("other")
+        assert [one.by for one in log.snapshots[n_before:]] == ["other", "other"]
+        # No event tells of what a program elsewhere writes through a mapping.
+        (on.work / "a").write_text("by hand, untold\n")
+        assert folder.tracker._watch is not None
+        await folder.run(folder.tracker._watch.tell, Told())
+        assert await written(lambda: (on.work / "a").write_text("4\n")) == [
+            ("other", ["a"]),
+            ("agent", ["a"]),
+        ]
+        n_before = len(log) - 1
         # What another agent's running tool changed is not somebody else's, and is kept before it is overwritten.
         beside = FileHistory(on.session, on.soul.wire, folder, "explorer")
         other = await beside.before_change(None)
@@ -1071,13 +1109,117 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         history.after_change(change, uid, f"{uid}:0")
         await history.settled()
         assert [(one.by, one.author) for one in log.snapshots[n_before:]] == [
-            ("other", ""),
+            ("agent", ""),
             ("agent", "explorer"),
             ("agent", ""),
         ]
         on.ear.forget()
         beside.after_change(other, uid, f"{uid}:1")
         await history.settled()
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
+
+
+async def test_what_a_running_tool_changes_is_its_own_whoever_looks(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        point = on.soul.session.context.checkpoints[-1]
+        history, folder = on.soul._conversation.files, on.soul.folder
+        beside = FileHistory(on.session, on.soul.wire, folder, "explorer")
+        log = folder.tracker.log
+        # The first scan may have come before the file was written.
+        await folder.take("other")
+        n_before = len(log)
+        looks: dict[str, Callable[[], Any]] = {
+            "changes": lambda: history.changes(None),
+            "plan": lambda: history.preview(point, after=False, ran_commands=False, binding=False),
+            "lines": lambda: history.divergence([point.uid], [point.uid]),
+            "job": lambda: history._scan("job"),
+            "check": lambda: folder.take("other"),
+            "before": lambda: beside.before_change(None),
+        }
+        command = await beside.before_change(None)
+        tools: list[ChangingTool] = []
+        for name, look in looks.items():
+            (on.work / name).write_text("by the command\n")
+            found = await look()
+            tools += [found] if isinstance(found, ChangingTool) else []
+        on.ear.forget()
+        (on.work / "last").write_text("by the command\n")
+        beside.after_change(command, point.uid, "command:0")
+        # What another agent asks for takes nothing from the scan behind a tool, although nobody has waited for that yet.
+        history.scan_ahead()
+        for tool in tools:
+            beside.after_change(tool, point.uid, "tool:0")
+        await history.settled()
+        made = log.snapshots[n_before:]
+        assert {(one.by, one.author) for one in made} == {("agent", "explorer")}
+        assert {path for one in made for path in one.changed} == {*looks, "last"}
+        (told, *_) = on.ear.of(ev.FilesChanged)
+        assert (told.key, told.paths) == ("command:0", tuple(sorted({*looks, "last"})))
+        # What a tool can change is its files alone, and before it writes not even these.
+        change = await history.before_change(["a"])
+        (on.work / "a").write_text("by hand\n")
+        (on.work / "b").write_text("by hand\n")
+        await history.changes(None)
+        assert (log.snapshots[-1].by, {*log.snapshots[-1].changed}) == ("other", {"a", "b"})
+        history.after_change(change, point.uid, "edit:0")
+        assert not folder._unseen
+
+
+async def test_a_write_that_waits_when_its_call_is_stopped_never_happens(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(write("a", "1\n"))
+        heard = on.soul.wire.subscribe()
+        busy = threading.Event()
+        writing, real = asyncio.Event(), on.soul.folder.write
+
+        def asked(*args: Any, **options: Any) -> Any:
+            writing.set()
+            return real(*args, **options)
+
+        on.soul.folder.write = asked  # pyright: ignore[reportAttributeAccessIssue]
+        turn = asyncio.create_task(until_end(on.soul.run("work")))
+        waits = asyncio.create_task(on.soul.folder.run(busy.wait))
+        await writing.wait()
+        stopping = asyncio.create_task(on.soul.interrupt())
+        result = await next_event(heard, ev.ToolResult)
+        assert result.interrupted
+        busy.set()
+        await asyncio.gather(waits, turn, stopping)
+        await on.soul.folder.settled()
+        assert files(on) == {}
+
+
+async def test_what_the_user_changes_while_a_question_is_asked_again_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        approval, history = on.soul._approval, on.soul._conversation.files
+        before, asked = history.before_change, list[str]()
+
+        async def begun(*args: Any) -> ChangingTool:
+            change = await before(*args)
+            if len(asked) == 1:
+                approval.set_mode("edits")
+            return change
+
+        async def ask(question: Any, **_: Any) -> str:
+            asked.append(question.detail)
+            if len(asked) == 2:
+                assert not on.soul.folder.under_way
+                await history.settled()
+                (on.work / "theirs").write_text("by hand\n")
+            return ""
+
+        monkeypatch.setattr(history, "before_change", begun)
+        monkeypatch.setattr(approval, "ask", ask)
+        on.server.script(shell("echo 1 > a"), say("done"))
+        await on.soul.run("work")
+        assert asked == ["echo 1 > a"] * 2
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
 
 

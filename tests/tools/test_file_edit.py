@@ -312,6 +312,24 @@ async def test_a_file_that_vanished_meanwhile_is_not_made_anew(bench: Bench) -> 
 # --- links and other traps
 
 
+async def test_what_somebody_writes_while_the_new_text_is_written_stays(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("a", "old\n")
+    create = filesystem.create_file
+
+    def created(*args: Any, **options: Any) -> None:
+        create(*args, **options)
+        (bench.work_dir / "a").write_text("by hand\n")
+
+    monkeypatch.setattr(file_edit, "create_file", created)
+    outcome = await bench.run("WriteFile", path="a", content="new\n")
+    assert outcome.is_error
+    assert "changed on disk in the meantime" in outcome.message
+    assert (bench.work_dir / "a").read_text() == "by hand\n"
+    assert temporaries(bench.work_dir) == []
+
+
 async def test_a_link_is_followed_to_its_target_and_stays_a_link(bench: Bench) -> None:
     target = bench.write("real/a.txt", "one\n")
     link = bench.work_dir / "link.txt"
