@@ -68,7 +68,11 @@ class OnePieceStream(httpcore2.AsyncNetworkStream):
         return self._is_readable() if info == "is_readable" else self._stream.get_extra_info(info)
 
     def _is_readable(self) -> bool:
-        """Return whether a read would not wait; true for a closed connection."""
+        """Return whether a read would not wait; true for a closed connection, and for one that was answered ahead of the request that
+        is held back here. The library uses neither for another request.
+        """
+        if self._held:
+            return True
         descriptor = -1 if self._socket is None else self._socket.fileno()
         if descriptor < 0:
             return True

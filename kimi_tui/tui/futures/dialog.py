@@ -315,8 +315,6 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._images = None if reads is None else reads(self._exchange, self._tell)
         self._computed: object = None
         """The plan for which the cost on the screen was computed; None while there is none."""
-        self._cost_rows: list[Line] = []
-        """The rows of the cost on the screen, which may be that of a former plan; empty for none."""
 
     def compose(self) -> ComposeResult:
         """Return the fields above the cost, the status and the keys."""
@@ -381,26 +379,17 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         """Whether a part of the form is out of view."""
         return self._scroll.max_scroll_y > 0
 
-    def on_descendant_focus(self) -> None:
-        """Show the keys of the field that has the focus."""
-        self._name_keys()
-
     def _name_keys(self) -> None:
         glyphs = glyphs_of(self)
         breaks = newline_keys(keymap_of(app_of(self)), extended=has_extended_keys(self))
         line_break = ((breaks[0], "new line"),) if breaks else ()
         start: Hint = ("Enter", "start")
-        focused = self.focused
-        is_choice, is_message = isinstance(focused, ChoiceField), False
-        if isinstance(focused, FormArea):
-            is_message = focused.field == "message"
-        line_break = line_break if is_message else ()
-        change = ((f"{glyphs.back}{glyphs.to}", "change"),) if is_choice else ()
+        change: Hint = (f"{glyphs.back}{glyphs.to}", "change")
         # Nobody should start what they could not know to be below.
         more = (("PageDown", "scroll"),) if self.scrolls else ()
         wordings: list[tuple[Hint, ...]] = [
-            (start, ("Tab", "next field"), *change, *more, *line_break, ("Esc", "cancel")),
-            (start, ("Tab", "next field"), *change, *more, ("Esc", "cancel")),
+            (start, ("Tab", "next field"), change, *more, *line_break, ("Esc", "cancel")),
+            (start, ("Tab", "next field"), change, *more, ("Esc", "cancel")),
             (start, ("Tab", "next"), *more, ("Esc", "cancel")),
             (start, *more, ("Esc", "cancel")),
         ]
@@ -546,15 +535,13 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         self._show_cost(found, plan)
 
     def _show_cost(self, found: Estimate, plan: FuturesPlan) -> None:
-        self._cost_rows = estimate_rows(found, plan, self._form.currency)
-        self._cost.show(*self._cost_rows)
+        self._cost.show(*estimate_rows(found, plan, self._form.currency))
         self._computed = _priced(plan)
         self.call_after_refresh(self._name_keys)
 
     def _refuse(self, no: NoFutures, *, focus: bool) -> None:
         name = _OF_PLAN.get(no.field)
         if self._computed is None:
-            self._cost_rows = []
             self._cost.show(plain("The cost is not known yet.", "quiet"))
         if not focus and name == "message":
             return  # it is being written
@@ -632,10 +619,9 @@ class FuturesDialog(ModalScreen[FuturesPlan | None], AskingScreen[FuturesPlan | 
         except NoFutures as no:
             self._refuse(no, focus=True)
             return
-        rows = estimate_rows(found, plan, self._form.currency)
-        if self._computed != _priced(plan) and rows != self._cost_rows:
+        if self._computed != _priced(plan):
             # Nobody starts what they could not see the cost of.
-            words = "The cost has changed" if self._cost_rows else "The cost is shown now"
+            words = "The cost is shown now" if self._computed is None else "The cost has changed"
             self._show_cost(found, plan)
             self._say(f"{words}. Press Enter again to start.", "warn")
             return

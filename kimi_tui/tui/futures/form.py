@@ -153,11 +153,7 @@ def estimate_rows(found: Estimate, plan: FuturesPlan, currency: str) -> list[Lin
     rows = [_strong(_first_cost(found, currency)), _quiet(_most_cost(found, plan, currency))]
     if found.at_once < len(found.futures):
         at_once = "one future" if found.at_once == 1 else f"{found.at_once} futures"
-        rows.append(
-            _quiet(
-                f"kimi-tui lets {at_once} use this server at a time; the others wait. max_parallel in config.toml changes that."
-            )
-        )
+        rows.append(_quiet(f"The server works on {at_once} at a time; the others wait."))
     if found.tier_words:
         rows.append(_quiet(found.tier_words))
     if found.shared:
