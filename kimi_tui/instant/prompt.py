@@ -24,7 +24,6 @@ from kimi_tui.config.settings import AUTO
 from kimi_tui.instant.inks import Inks, dimmed, has_own_colours
 from kimi_tui.instant.typed import Ahead, TypedAhead
 from kimi_tui.launch import NEWEST
-from kimi_tui.pipes import pipes
 from kimi_tui.tui.first_page import FirstPage, first_page, page_rows, prompt_rows
 from kimi_tui.tui.glyphs import ASCII, UNICODE, Glyphs
 from kimi_tui.tui.palette import colours_of, guess_light, is_light, palettes_for
@@ -221,7 +220,7 @@ class InstantPrompt:
             return
         nowhere = -1
         with suppress(OSError, NotImplementedError):
-            (theirs, ours), (ended, ends) = pipes(2)
+            (theirs, ours), (ended, ends) = os.pipe(), os.pipe()
             try:
                 nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
                 # Its session is its own, as that of a closed terminal gets signals.
