@@ -380,7 +380,7 @@ def policy_for(
     sockets = {path for path in sockets if _is_there(path, view, roots)}
     # A link that a command can change would lead to another target for the next command.
     guarded_ways = look.at(
-        "ways of links",
+        "ways",
         (home, guarded_links),
         lambda: tuple(links_to(os.path.join(home, *names)) for names, _ in guarded_links),
     )
