@@ -301,6 +301,17 @@ async def test_a_change_while_the_question_stands_is_refused(bench: Bench) -> No
     assert temporaries(bench.work_dir) == []
 
 
+async def test_a_file_that_was_closed_to_others_while_the_question_stood_stays_closed(
+    bench: Bench,
+) -> None:
+    path = bench.write("a", "one\n")
+    path.chmod(0o644)
+    bench.approver.before_yes = lambda: path.chmod(0o600)
+    await bench.run("StrReplaceFile", path="a", edit={"old": "one", "new": "two"})
+    assert path.read_text() == "two\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 async def test_a_file_that_vanished_meanwhile_is_not_made_anew(bench: Bench) -> None:
     path = bench.write("a", "one\n")
     bench.approver.before_yes = path.unlink
