@@ -63,6 +63,13 @@ class RowCompositor(Compositor):
         self._owned.clear()
         self._placed = {}
 
+    @property
+    def full_map(self) -> CompositorMap:
+        """The places of all widgets. Textual may place them anew here, and would draw the next whole frame within the former borders."""
+        if self._full_map_invalidated:
+            self._cuts = None
+        return super().full_map
+
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out all widgets without causing a second layout by the sizes that the first one gave them.
 

@@ -243,7 +243,9 @@ async def test_a_widget_that_was_placed_anew_between_two_layouts_is_drawn_and_to
         # This is what a click or the pointer does while a widget has changed that cannot be seen.
         screen._clear_arrangement_cache()
         compositor.update_widgets({Widget()})
+        assert len(compositor.cuts) == 12
         assert compositor.find_widget(rows).region == Region(12, 0, 18, 12)
+        assert compositor.render_strips()[0].text == "a0" * 6 + "b0" * 9
         screen._refresh_layout()
         await pilot.pause()
         assert rows.told == Size(18, 12)
