@@ -447,7 +447,7 @@ class ConversationController:
             goes_on: a demo that is not to be removed, because the next session is in it.
         """
         self.stop_feed()
-        COLLECTOR.release()
+        COLLECTOR.abandon()
         if self._session_id and not self.launch.demo:
             self.resume_hint = resume_hint(self.state.title, self._session_id)
         if self._naming is not None:
