@@ -25,6 +25,7 @@ from kimi_tui.headless.options import HeadlessOptions
 from kimi_tui.headless.output import Output, OutputGone, complain, progress
 from kimi_tui.headless.standard_input import StandardInput
 from kimi_tui.headless.wire_lines import EventLines, json_line
+from kimi_tui.invocation import command_words
 from kimi_tui.launch import CannotOpen, Launch, launch_of
 from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE, VERSION
 from kimi_tui.wire import events as ev
@@ -205,7 +206,8 @@ class _Run:
             # The wire ends with the engine, and what is written with the wire.
             await following
         if self._code not in (DONE, USAGE) and not options.ephemeral:
-            complain(f"the session is kept. To resume it: kimi-tui --session {soul.session.id[:8]}")
+            command = command_words("--session", soul.session.id[:8])
+            complain(f"the session is kept. To resume it: {command}")
         return self._signal or (FAILED if self._is_output_gone else self._code)
 
     async def _tell_sandbox(self, launch: Launch, soul: KimiSoul) -> None:

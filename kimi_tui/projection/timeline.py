@@ -288,6 +288,10 @@ class TimelineModel:
         # The indexes of the live checkpoints before which futures branch off.
         self._grown_at: frozenset[int] = frozenset()
 
+    def held(self) -> list[object]:
+        """Return the objects of which a long session has thousands."""
+        return [*self.tree.live, *self.lines.figures.held(), *self.rows.built]
+
     def apply(self, record: EventRecord) -> bool:
         """Apply one event; return whether anything that is drawn may have changed."""
         self.changed = NO_CHANGE
