@@ -194,6 +194,11 @@ class UserBlock(Block):
         """Whether a rewind to its checkpoint is possible; false while it is queued, or if it was not sent, as it has none."""
         return self.stretch.live and not (self.replaced or self.queued or self.unsent)
 
+    @property
+    def apart(self) -> str:
+        """Why the conversation does not have the message, in words; empty if it has it, or had it."""
+        return "queued" if self.queued else "not sent" if self.unsent else ""
+
     def write(self, text: str) -> None:
         """Set the text."""
         self.text = clean(text)

@@ -6,7 +6,7 @@ the files are restored, and the events are published. The methods of `KimiSoul` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -76,10 +76,17 @@ class NotForked(SoulError):
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The operations on one session."""
+    """The operations on one session.
+
+    Attributes:
+        session: the session.
+        conversation: its conversation.
+        flush: writes all published events into the record.
+    """
 
     session: Session
     conversation: Conversation
+    flush: Callable[[], Awaitable[None]]
 
     async def preview(self, target: Target, *, idle: bool) -> RewindPreview:
         """Compute what a rewind to a target would do.
@@ -379,6 +386,8 @@ class Operations:
             # The files are restored before the copy, so that the copy knows of it: its undo restores them as well as this
             # session's.
             outcomes = (await self._files_only(target, prepared)).files
+        # The end of the copied record is told by what stands in it.
+        await self.flush()
         try:
             forked = await self.session.fork(None if point is None else point.id, target.world_line)
         except StorageTrouble as trouble:

@@ -414,6 +414,7 @@ def rebuild_world_line(
     n: int,
     dmails: Mapping[str, ev.ContextReverted] | None = None,
     first: int = 0,
+    incomplete: Collection[str] = (),
 ) -> list[EventRecord]:
     """Rebuild the events of one world line, as it was when it was left.
 
@@ -423,6 +424,7 @@ def rebuild_world_line(
         n: the number of the line; 0 for the live one.
         dmails: how D-Mails were delivered, as far as that is known, by the uids of their checkpoints.
         first: the place of the checkpoint to begin at.
+        incomplete: the uids of checkpoints of which the record lacks something.
 
     Raises:
         KeyError: there is no such world line.
@@ -430,7 +432,7 @@ def rebuild_world_line(
     context = session.context
     world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
     line = world_lines.read(n) if n else context.world_line
-    builder = _HistoryBuilder(session, records, dmails)
+    builder = _HistoryBuilder(session, records, dmails, incomplete)
     builder.begin_world_line(line)
     for segment in segments(line, first):
         builder.add_segment(segment)
@@ -485,6 +487,8 @@ class _HistoryBuilder:
         self._stopped = False
         self._cut = False
         """Whether a call before this has no result: the program was killed."""
+        self._failed = False
+        """Whether the model call of the last step failed: what it had said goes with the end of the turn."""
         self._compaction: ev.CompactionEnd | None = None
         self._dmail_published = False
         self._tokens = WorldLineTokens(EMPTY_WORLD_LINE)
@@ -791,15 +795,17 @@ class _HistoryBuilder:
         # A turn without an end had its program killed: no listener heard the turn end.
         if self._in_turn and ended is not None and not self._stopped:
             self._add(replace(ended, killed=self._cut), self._at)
-        elif self._in_turn and (self._stopped or not is_open):
+        elif self._in_turn and (self._stopped or self._failed or not is_open):
             self._add(self._end_of_turn, self._at)
         return self._records
 
     @property
     def _end_of_turn(self) -> TurnEnd:
         """The end of the turn that is open, as far as its messages tell it."""
-        killed = self._cut and not self._stopped
-        return TurnEnd("interrupted" if self._stopped or killed else "done", killed=killed)
+        killed = (self._cut or self._failed) and not self._stopped
+        kind = "model" if self._failed else ""
+        reason = "interrupted" if self._stopped or killed else "done"
+        return TurnEnd(reason, kind=kind, killed=killed)
 
     def _add(self, event: Event, at: float) -> None:
         if isinstance(event, ev.TurnBegin) and self._in_turn:
@@ -813,7 +819,8 @@ class _HistoryBuilder:
         self._at = max(self._at, at)
         match event:
             case ev.TurnBegin():
-                self._in_turn, self._n, self._stopped, self._cut = True, 0, False, False
+                self._in_turn, self._n = True, 0
+                self._stopped = self._cut = self._failed = False
             case ev.TurnEnd():
                 if not self._in_turn:
                     return
@@ -824,12 +831,12 @@ class _HistoryBuilder:
                     self._records.append(self._record(ev.TurnBegin("", resumed=True)))
                     self._in_turn = True
                 self._n = n
-                self._stopped = False
+                self._stopped = self._failed = False
             case ev.StepInterrupted(failed=failed):
-                self._stopped = not failed
+                self._stopped, self._failed = not failed, failed
             case ev.ContextReverted():
                 # The stopped step was dropped with the messages after the cut.
-                self._stopped = self._cut = False
+                self._stopped = self._cut = self._failed = False
             case _:
                 pass
         self._records.append(self._record(event))

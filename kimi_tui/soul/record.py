@@ -78,6 +78,8 @@ LARGE_END_BYTES = 1 << 22
 """The number of bytes read instead if `END_BYTES` hold no step."""
 FOLLOWS = "after"
 """The key of a line with the number of the line before it. kimi-cli ignores keys that it does not know."""
+BEHIND = "behind"
+"""The key of a line, true if the record did not lead to the conversation when the program that wrote the line began."""
 # A record has tens of thousands of events: looking a class up in a set takes a quarter of the time of asking for several classes.
 _CONTINUE = frozenset(ev.STREAMED)
 """The events that `continues` may be true of."""
@@ -94,11 +96,14 @@ class Recorder:
     Args:
         file: the record.
         wire: what is published.
+        is_behind: whether the record lacks operations that led to the conversation, as a killed program may leave it. A later
+            operation may go back to a line that it has, and it would seem to lack nothing.
     """
 
-    def __init__(self, file: JsonlLog, wire: Wire) -> None:
+    def __init__(self, file: JsonlLog, wire: Wire, *, is_behind: bool = False) -> None:
         self._file = file
         self._wire = wire
+        self._is_behind = is_behind
         self._woken = asyncio.Event()
         self._subscription = wire.subscribe(lambda _: self._woken.set(), records=True)
         self._lock = asyncio.Lock()
@@ -180,6 +185,8 @@ class Recorder:
         made = encode_record(line) if isinstance(line, EventRecord) else line
         if self._newest_written:
             made[FOLLOWS] = self._newest_written
+        elif self._is_behind:
+            made[BEHIND] = True
         self._newest_written = made["seq"]
         return made
 
@@ -283,6 +290,8 @@ class StoredRecords(NamedTuple):
         ended_at: when the last record was written, which is later than the first word of its text.
         beside: the readable records of agents beside it, numbered likewise.
         incomplete: the uids of checkpoints at which a line is missing, or could not be read.
+        is_behind: whether it once did not lead to the conversation (`Recorder`), and was continued.
+        newest: the highest number in the record, which a newer version may have given to an event that is unknown here.
     """
 
     records: list[EventRecord]
@@ -290,6 +299,8 @@ class StoredRecords(NamedTuple):
     ended_at: float
     beside: Sequence[EventRecord] = ()
     incomplete: frozenset[str] = frozenset()
+    is_behind: bool = False
+    newest: int = 0
 
 
 def read_records(session: Session) -> list[EventRecord]:
@@ -304,7 +315,7 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
     beside: list[EventRecord] = []
     incomplete: set[str] = set()
     n_skipped = newest = 0
-    uid, is_gap_open = "", False
+    uid, is_gap_open, is_behind = "", False, False
     for _, line in _lines(without_doubled(session.record.read_with_offsets())):
         try:
             record = decoder.decode_record(line, 0)
@@ -317,10 +328,18 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
             # A newer version knows more events.
             newest = max(newest, lenient_json.count(line.get("seq")) or 0)
             continue
-        # A record that stands there twice (a repeated write) has a number that came before.
-        if 0 < record.seq <= newest or record.seq > newest_read:
+        if record.seq > newest_read:
             continue
-        if (lenient_json.count(line.get(FOLLOWS)) or 0) > newest:
+        if 0 < record.seq <= newest:
+            # A record that stands there twice (a repeated write) has a number that came before. One whose number did not is not
+            # at its place, or follows a damaged number.
+            if not (_has_number(records, record.seq) or _has_number(beside, record.seq)):
+                incomplete.add(uid)
+                is_gap_open = True
+            continue
+        if not (follows := lenient_json.count(line.get(FOLLOWS))):
+            is_behind = is_behind or line.get(BEHIND) is True
+        elif follows > newest:
             incomplete.add(uid)
             is_gap_open = True
         newest = max(newest, record.seq)
@@ -343,8 +362,20 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
         records.append(record if record.seq >= following else record._replace(seq=following))
     ended_at = records[-1].at if records else 0.0
     return StoredRecords(
-        list(_joined(records)), n_skipped, ended_at, list(_joined(beside)), frozenset(incomplete)
+        list(_joined(records)),
+        n_skipped,
+        ended_at,
+        list(_joined(beside)),
+        frozenset(incomplete),
+        is_behind,
+        newest,
     )
+
+
+def _has_number(records: Sequence[EventRecord], seq: int) -> bool:
+    """Return whether one of these records, which are in the order of their numbers, has a number."""
+    place = bisect_left(records, seq, key=lambda one: one.seq)
+    return place < len(records) and records[place].seq == seq
 
 
 def _lines(read: Iterable[StoredLine]) -> Iterable[StoredLine]:
@@ -441,7 +472,7 @@ def closing_events(
     asked: dict[str, str] = {}
     queued: dict[str, ev.SteerQueued] = {}
     compaction: ev.CompactionBegin | None = None
-    is_asking = is_unsent = False
+    is_asking = is_unsent = has_failed = False
     records = list(records)
     if not records:
         return []
@@ -471,10 +502,12 @@ def closing_events(
                 # The message becomes a part of the conversation with its checkpoint.
                 is_unsent = not resumed
             case ev.CheckpointCreated(kind=kind, was=was):
-                is_unsent = False
+                is_unsent = has_failed = False
                 is_asking = is_asking or (kind == "step" and not was)
             case ev.StatusUpdate(step_output=output) if output is not None:
                 is_asking = False
+            case ev.StepInterrupted(failed=True):
+                has_failed = True
             case ev.StepRetry():
                 # The calls that were still being written went with the failed attempt.
                 calls = {key: call_id for key, call_id in calls.items() if key in begun}
@@ -498,8 +531,9 @@ def closing_events(
             ev.CompactionEnd(tokens, tokens, error="kimi-tui exited before the compaction ended.")
         )
     # A fork ends within a turn too, but never within a step: its record was cut off in no answer.
-    if is_asking or is_unsent or calls or compaction is not None:
-        events.append(ev.TurnEnd("interrupted", killed=True))
+    if is_asking or is_unsent or has_failed or calls or compaction is not None:
+        # What a failed step had said is in no context, and goes from the view with the end of its turn.
+        events.append(ev.TurnEnd("interrupted", kind="model" if has_failed else "", killed=True))
     last = records[-1]
     at = last.at if ended_at is None else ended_at
     return [EventRecord(last.seq + n, at, event) for n, event in enumerate(events, 1)]
@@ -599,6 +633,7 @@ def end_of_line(records: Sequence[EventRecord], uid: str) -> int | None:
     return end
 
 
+_ANSWERS = (TextPart, ThinkPart, ToolCall, ToolCallPart, ToolStarted, ToolResult)
 _OPERATIONS = (
     SESSION_FACTS
     | ev.ContextReverted
@@ -634,6 +669,8 @@ def records_by_checkpoint(
                     isinstance(waiting.event, ev.StepBegin) for waiting in before
                 ):
                     before = []
+                # What an answer said or called belongs to a checkpoint that is lost.
+                before = [one for one in before if not isinstance(one.event, _ANSWERS)]
                 before.append(record)
             case ev.CheckpointCreated(uid=uid, was=was, kind=kind, kept=kept) as created:
                 # The messages tell what was kept of a checkpoint, also if it was renumbered again.
