@@ -176,8 +176,7 @@ class ToolCalls:
         block.target = target(block.card, block.arguments, self.work_dir)
         block.agent = self._agents.get(event.key)
         self._open[event.key] = block
-        self._list.attempt.add(block.key)
-        return self._list.append(block)
+        return self._list.append_of_attempt(block)
 
     def more(self, key: str, arguments: str) -> Change:
         """Append a chunk of a call's arguments."""
@@ -197,7 +196,7 @@ class ToolCalls:
 
     def started(self, event: ToolStarted, at: float) -> Change:
         """Note that a tool runs."""
-        self._list.attempt.clear()
+        self._list.keep_attempts()
         change = NOTHING
         if event.key not in self._open and (again := self._ended(event.key)) is not None:
             # A sub-agent goes on whose call had ended with a stop.
@@ -241,7 +240,7 @@ class ToolCalls:
         self._changed.pop(event.key, None)
         if block is None:
             return NOTHING
-        self._list.attempt.clear()
+        self._list.keep_attempts()
         if event.rejected:
             block.state = "rejected"
         elif event.interrupted:
@@ -384,9 +383,15 @@ class ToolCalls:
         self._undelivered = []
         return change
 
-    def dropped(self) -> None:
-        """Drop the calls that were being streamed, as the attempt failed."""
-        self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
+    def dropped(self) -> Change:
+        """Stop the calls that were being streamed, as the attempt failed."""
+        change = NOTHING
+        for key, block in list(self._open.items()):
+            if block.state == "writing":
+                block.state = "stopped"
+                change = both(change, self._list.touched(block))
+                del self._open[key]
+        return change
 
     def stop(self) -> Change:
         """End the turn: calls without a result are marked as stopped."""

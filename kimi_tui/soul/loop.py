@@ -75,6 +75,7 @@ from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import (
+    AnswerBroken,
     FilesAttached,
     Notice,
     RuleApplied,
@@ -89,6 +90,8 @@ from kimi_tui.wire.events import (
 )
 
 _COMMAND_CHARS = 200
+INTERNAL = "An internal error in kimi-tui ended the answer."
+"""Why an answer broke off that no failure of the model ended."""
 _SYNCED_WITHIN_S = 0.05
 """The seconds within which results of steps that changed no file are synced, together."""
 _RUN = "Yes, run it"
@@ -136,6 +139,8 @@ class StreamedAnswer:
         self._asked_at = time.monotonic()
         self._first_at = 0.0
         self.collector = Collector(info.provider, info.model)
+        self._reason = ""
+        """Why the last attempt that failed did so."""
         self._published: dict[int, ToolCallDelta] = {}
         self._nameless: dict[int, ToolCallDelta] = {}
 
@@ -169,6 +174,7 @@ class StreamedAnswer:
                 self._on_call(item)
             case RetryNotice():
                 self._asked_at, self._first_at = time.monotonic() + item.wait_s, 0.0
+                self._reason = item.reason
                 self._published.clear()
                 self._nameless.clear()
                 self._conversation.publish_retry(self._n, item)
@@ -176,6 +182,31 @@ class StreamedAnswer:
                 self._conversation.publish_progress(item)
             case _:
                 pass
+
+    async def kept(self, broken: str = "") -> Message | None:
+        """Return what is kept of an answer that no attempt completed: the message of the attempt that brought most.
+
+        If that is an earlier attempt, it is published again, so that what is seen is what is kept.
+
+        Args:
+            broken: the failure that ended it; empty if the user did.
+        """
+        is_earlier = self.collector.take_longest()
+        message = await self.collector.whole(interrupted=True, broken=broken)
+        if is_earlier and message is not None:
+            self._published.clear()
+            self._wire.publish(StepRetry(self._n, 1, 1, 0.0, self._reason))
+            for part in message.parts:
+                if isinstance(part, MessageThinkPart):
+                    self._wire.publish(ThinkPart(part.think))
+                elif isinstance(part, MessageTextPart):
+                    self._wire.publish(TextPart(part.text))
+            for position, call in enumerate(message.tool_calls or ()):
+                function = call.function
+                self._on_call(
+                    ToolCallDelta(position, call.id, function.name, function.arguments or "")
+                )
+        return message
 
     def _on_call(self, item: ToolCallDelta) -> None:
         position = item.position
@@ -742,7 +773,7 @@ class AgentLoop:
         return True
 
     def _publish_refused(self, n: int, error: ContextOverflowError) -> None:
-        """Publish that the text streamed by the refused call is void."""
+        """Publish that the model refused the context, and is asked again with a shorter one."""
         self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
         # The refusal may have named the real window.
         self._conversation.publish_status()
@@ -782,6 +813,12 @@ class AgentLoop:
             completion = await complete(asked, answer.publish)
         except asyncio.CancelledError:
             await self._keep_partial(answer, point)
+            conversation.wire.publish(StepInterrupted())
+            raise
+        except Exception as error:
+            words = error.message if isinstance(error, LLMError) else INTERNAL
+            if await self._keep_partial(answer, point, one_line(words)):
+                conversation.wire.publish(AnswerBroken(one_line(words)))
             raise
         try:
             message = await self._with_written_calls(completion.message, point)
@@ -979,8 +1016,17 @@ class AgentLoop:
             )
         )
 
-    async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
-        message = await answer.collector.whole(interrupted=True)
+    async def _keep_partial(
+        self, answer: StreamedAnswer, point: Checkpoint, broken: str = ""
+    ) -> bool:
+        """Append what had come of an answer that is not completed; return whether there is anything to be seen of it.
+
+        Args:
+            answer: the answer.
+            point: the checkpoint of its step.
+            broken: the failure that ended it; empty if the user did.
+        """
+        message = await answer.kept(broken)
         if message is not None:
             # Complete calls stay in the context, and each call needs a result.
             calls = await _calls(message, point)
@@ -992,7 +1038,7 @@ class AgentLoop:
                 ToolResult(key, True, "", NOT_BEGUN, interrupted=True, id=call_id)
             )
             await slices.yield_if_over()
-        self._conversation.wire.publish(StepInterrupted())
+        return message is not None or bool(answer.open_calls())
 
     async def _stop(self, batch: ToolBatch) -> None:
         """Give every call a result, so that the history stays valid, and publish that the step was stopped."""

@@ -21,7 +21,7 @@ from kimi_tui import lenient_json
 from kimi_tui.filesystem import open_regular
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
-from kimi_tui.prompts import INTERRUPTED
+from kimi_tui.prompts import INTERRUPTED, KILLED
 from kimi_tui.session.context import Context, scan_world_line
 from kimi_tui.session.context_index import EMPTY_WORLD_LINE, StoredMessages, WorldLineContent
 from kimi_tui.session.errors import UnknownWorldLine
@@ -484,7 +484,9 @@ class _HistoryBuilder:
         self._n = 0
         self._stopped = False
         self._cut = False
-        """Whether a call before this has no result: the program was killed."""
+        """Whether the program was killed before this: an answer says so, or a call has no result."""
+        self._broken: str | None = None
+        """Why the newest answer broke off; None if it did not."""
         self._compaction: ev.CompactionEnd | None = None
         self._dmail_published = False
         self._tokens = WorldLineTokens(EMPTY_WORLD_LINE)
@@ -748,7 +750,7 @@ class _HistoryBuilder:
                 continue
             for event in events_from_messages(messages[first:place], point.uid, first):
                 self._add(event, at)
-            self._cut = _lacks_result(messages[first:place])
+            self._cut = _was_killed(messages[first:place])
             first = place + 1
             if message is None:
                 return
@@ -771,7 +773,7 @@ class _HistoryBuilder:
                 place += 1
             else:
                 self._add(event, at)
-        self._cut = _lacks_result(segment.messages)
+        self._cut = _was_killed(segment.messages)
 
     def _kimi_cli_unit(self, segment: Segment) -> RecordedUnit | None:
         if segment.kind == "user":
@@ -789,15 +791,17 @@ class _HistoryBuilder:
             ended: how its last turn ended, if that is known.
         """
         # A turn without an end had its program killed: no listener heard the turn end.
-        if self._in_turn and ended is not None and not self._stopped:
+        if self._in_turn and ended is not None and not self._stopped and self._broken is None:
             self._add(replace(ended, killed=self._cut), self._at)
-        elif self._in_turn and (self._stopped or not is_open):
+        elif self._in_turn and (self._stopped or self._broken is not None or not is_open):
             self._add(self._end_of_turn, self._at)
         return self._records
 
     @property
     def _end_of_turn(self) -> TurnEnd:
         """The end of the turn that is open, as far as its messages tell it."""
+        if self._broken is not None:
+            return TurnEnd("error", self._broken, kind="model")
         killed = self._cut and not self._stopped
         return TurnEnd("interrupted" if self._stopped or killed else "done", killed=killed)
 
@@ -805,8 +809,8 @@ class _HistoryBuilder:
         if isinstance(event, ev.TurnBegin) and self._in_turn:
             # The time without events belongs to the user.
             self._records.append(self._record(self._end_of_turn))
-        if isinstance(event, StepBegin) and self._in_turn and self._cut:
-            # The user had the killed turn continue.
+        if isinstance(event, StepBegin) and self._in_turn and (self._cut or self._broken):
+            # The user had the turn continue that was killed, or whose answer broke off.
             self._records.append(self._record(self._end_of_turn))
             self._records.append(self._record(TurnBegin("", resumed=True)))
             self._cut = False
@@ -814,6 +818,7 @@ class _HistoryBuilder:
         match event:
             case ev.TurnBegin():
                 self._in_turn, self._n, self._stopped, self._cut = True, 0, False, False
+                self._broken = None
             case ev.TurnEnd():
                 if not self._in_turn:
                     return
@@ -824,12 +829,15 @@ class _HistoryBuilder:
                     self._records.append(self._record(ev.TurnBegin("", resumed=True)))
                     self._in_turn = True
                 self._n = n
-                self._stopped = False
+                self._stopped, self._broken = False, None
             case ev.StepInterrupted(failed=failed):
                 self._stopped = not failed
+            case ev.AnswerBroken(reason):
+                self._broken = reason
             case ev.ContextReverted():
                 # The stopped step was dropped with the messages after the cut.
                 self._stopped = self._cut = False
+                self._broken = None
             case _:
                 pass
         self._records.append(self._record(event))
@@ -961,7 +969,9 @@ def events_from_messages(
                 for place, call in enumerate(message.tool_calls or ())
             )
             n_calls += len(open_calls)
-            if message.interrupted:
+            if message.broken and message.broken != KILLED:
+                yield ev.AnswerBroken(one_line(message.broken))
+            elif message.interrupted and not message.broken:
                 yield ev.StepInterrupted()
         elif message.role == "tool":
             if open_calls:
@@ -987,14 +997,16 @@ def events_from_messages(
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
 
 
-def _lacks_result(messages: Sequence[Message]) -> bool:
-    """Return whether a call of the last answer among some messages of a checkpoint has no result."""
+def _was_killed(messages: Sequence[Message]) -> bool:
+    """Return whether the last answer among some messages of a checkpoint ended with the program: it says so, or a call of it has no
+    result.
+    """
     n_results = 0
     for message in reversed(messages):
         if message.role == "tool":
             n_results += 1
         elif message.role == "assistant":
-            return n_results < len(message.tool_calls or ())
+            return message.broken == KILLED or n_results < len(message.tool_calls or ())
     return False
 
 

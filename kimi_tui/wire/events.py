@@ -84,7 +84,7 @@ class NextMessage:
 
 @dataclass(frozen=True, slots=True)
 class StepRetry:
-    """The model call failed and is tried again in `wait_s` seconds; its streamed text is dropped.
+    """The model call failed and is tried again in `wait_s` seconds; what it streamed is replaced by what the next attempt streams.
 
     `left_s` is the number of seconds for which an overload is still waited out; 0 if attempts are counted instead.
 
@@ -104,11 +104,21 @@ class StepRetry:
 class StepInterrupted:
     """The running step did not finish: the user stopped it, and the streamed text is kept and marked.
 
-    With `failed` the cause was not the user: the model could not be asked, or the context could not be made small enough. The
-    streamed text is dropped then, and the following `TurnEnd` says why.
+    With `failed` the cause was not the user: the model could not be asked, or the context could not be made small enough, and the
+    following `TurnEnd` says why. Streamed text is kept then if `AnswerBroken` came before, else dropped.
     """
 
     failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBroken:
+    """The model call failed within its answer, and is not tried again: the text streamed so far stays in the context, marked.
+
+    `reason` is the failure, a sentence.
+    """
+
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -838,6 +848,7 @@ Event = (
     | NextMessage
     | StepRetry
     | StepInterrupted
+    | AnswerBroken
     | TextPart
     | ThinkPart
     | ToolCall
