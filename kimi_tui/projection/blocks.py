@@ -694,6 +694,10 @@ class BlockList:
         self.attempt.add(block.key)
         return both(change, self.append(block))
 
+    def drop_replaced(self) -> Change:
+        """Remove the blocks of the attempts that failed."""
+        return self._drop(self.replaced)
+
     def drop_attempts(self) -> Change:
         """Remove the blocks of all attempts of a call, none of which is in the context."""
         return both(self._drop(self.replaced), self._drop(self.attempt))

@@ -771,9 +771,13 @@ class TranscriptModel:
             case CompactionBegin():
                 return both(self._speech.settle(at), self._reverts.compacting(event, at))
             case CompactionEnd():
+                dropped = NOTHING
                 if not event.error:
                     self._steps.cut(0)
-                return both(self._speech.end_retry(), self._reverts.compacted(event, told, at))
+                    # The model found the context too long within an answer, which it begins anew.
+                    dropped = self._list.drop_replaced()
+                dropped = both(dropped, self._speech.end_retry())
+                return both(dropped, self._reverts.compacted(event, told, at))
             case ApprovalRequest(kind="dmail"):
                 return self._calls.dmails_wait()
             case ApprovalRequest(kind="pause"):

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import open_regular
+from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.prompts import INTERRUPTED, KILLED
