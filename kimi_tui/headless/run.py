@@ -280,7 +280,12 @@ class _Run:
         """Say how a turn ended: on standard error, and in the formats for scripts as the `result`."""
         for words in result.errors:
             complain(words)
-        if self._options.output != "text":
+        if self._options.output == "text":
+            if result.code not in (DONE, CONFLICTS) and result.answer and not self._options.quiet:
+                progress("The answer so far, which is incomplete:")
+                for line in result.answer.splitlines():
+                    progress(line)
+        else:
             has_prices = soul.model_name in self._launch.config.prices
             await self._write(json_line(result.as_json(soul.session.id, has_prices=has_prices)))
 
