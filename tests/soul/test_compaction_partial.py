@@ -221,7 +221,7 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         await on.soul.travel.rewind(Target(6))
         await on.soul.travel.undo()
         said = "Undid the edit of the summary. 2 steps since then stay as world line 3."
-        assert await on.soul.travel.undo() == said
+        assert (await on.soul.travel.undo()).text == said
         assert await on.summary() == "SUMMARY"
         assert on.file() == before
 

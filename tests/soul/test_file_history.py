@@ -84,12 +84,12 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "2 files restored, 1 deleted" in await on.soul.travel.redo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.redo()).text
         assert files(on) == before
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
 
 
@@ -314,7 +314,7 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "1 file restored, 1 deleted" in await on.soul.travel.undo()
+        assert "1 file restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
 
 
@@ -376,7 +376,7 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
         assert toll.files.is_effect is (files == "restore")
         stays = [(one.path, one.added) for one in toll.files.files if one.fate == "skip"]
         assert stays == [("made.txt", 1)]
-        said = await on.soul.travel.undo()
+        said = (await on.soul.travel.undo()).text
         words = "2 steps since then stay as world line 2; made.txt stays as it is"
         assert f"{words}." in said
         assert (on.work / "made.txt").is_file()
@@ -408,7 +408,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         signs = {one.path: {row.sign for row in one.rows} for one in toll.files.files}
         assert signs == {"gone": {"-"}, "sub/new": {"+"}}
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
-        said = await on.soul.travel.undo()
+        said = (await on.soul.travel.undo()).text
         assert said == (
             "Undid the rewind to #2. 4 steps since then stay as world line 2. 1 file restored, 1 deleted."
         )
@@ -613,7 +613,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
         await on.reopen()
         await on.soul.files_ready()
         assert files(on) == before
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert "sub/new" in files(on)
 
 
