@@ -300,7 +300,7 @@ class ToolBlock(Block):
 
     For a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
     `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a
-    command that the user ran. `was_killed` is true if the end of the program stopped it, and not the user. `agent` is the state of
+    command that the user ran. `stopped_by` says what stopped it, an `exit` of the program or a `failure` of the answer. `agent` is the state of
     the sub-agent that the call started.
     """
 
@@ -324,7 +324,7 @@ class ToolBlock(Block):
     n_lost: int = 0
     lost: tuple[str, ...] = ()
     is_own: bool = False
-    was_killed: bool = False
+    stopped_by: Literal["user", "exit", "failure"] = "user"
     agent: AgentChanged | None = None
 
     @property

@@ -12,6 +12,7 @@ from typing import cast
 from kimi_tui.display_names import some_of, unmarked
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
+from kimi_tui.prompts import CUT_OFF
 from kimi_tui.tool_cards import AGENT_NAMES, LIKELY_KEYS, Card, short_name
 from kimi_tui.wire.events import (
     AgentChanged,
@@ -245,6 +246,8 @@ class ToolCalls:
             block.state = "rejected"
         elif event.interrupted:
             block.state = "stopped"
+            if event.message == CUT_OFF:
+                block.stopped_by = "failure"
         else:
             block.state = "failed" if event.is_error else "done"
         block.output = event.output
@@ -388,7 +391,7 @@ class ToolCalls:
         change = NOTHING
         for key, block in list(self._open.items()):
             if block.state == "writing":
-                block.state = "stopped"
+                block.state, block.stopped_by = "stopped", "failure"
                 change = both(change, self._list.touched(block))
                 del self._open[key]
         return change

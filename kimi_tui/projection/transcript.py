@@ -272,6 +272,7 @@ class Reverts:
             error = blocks.new(ErrorBlock, at)
             error.title = _NOT_COMPACTED
             error.reason = one_line(event.error)
+            error.advice = one_line(event.advice)
             return both(change, blocks.append(error))
         if card is None:
             card = blocks.new(CompactionBlock, at)
@@ -1135,7 +1136,7 @@ class OpenText:
             if not isinstance(one, ToolBlock):
                 break
             if one.state == "stopped":
-                one.was_killed = True
+                one.stopped_by = "exit"
                 change = both(change, self._list.touched(one))
         return change
 

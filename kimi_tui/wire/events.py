@@ -335,7 +335,7 @@ class CompactionBegin:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnd:
-    """The summary is in the context, or (`error` not empty) nothing changed.
+    """The summary is in the context, or (`error` not empty) nothing changed; `advice` says then what else helps.
 
     If no `CompactionBegin` precedes the event, the user edited the summary.
     """
@@ -345,6 +345,7 @@ class CompactionEnd:
     summary: str = ""
     world_line: int = 0
     error: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,9 +141,9 @@ def test_what_is_open_at_the_end_of_a_record_is_stopped() -> None:
         ("c", INTERRUPTED),
     ]
     assert [card.state for card in shown([*records, *told])] == ["stopped"] * 3
-    assert all(card.was_killed for card in shown([*records, *told]))
+    assert all(card.stopped_by == "exit" for card in shown([*records, *told]))
     by_user = [*records, *told[:-1], told[-1]._replace(event=ev.TurnEnd("interrupted"))]
-    assert not any(card.was_killed for card in shown(by_user))
+    assert not any(card.stopped_by == "exit" for card in shown(by_user))
     assert closing_events([*records, *told]) == []
 
 
