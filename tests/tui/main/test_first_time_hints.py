@@ -236,7 +236,7 @@ async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence
         assert "compaction" in " ".join(prompt.hint), "each is told once"
         prompt.hint = ""
         hints._place = None  # pyright: ignore[reportPrivateUsage]
-        full = ev.StatusUpdate(used=90, limit=100)
+        full = ev.StatusUpdate(used=90, limit=100, trigger=80)
         # A compaction that has just failed is not recommended.
         hints.apply(ev.CompactionEnd(900, 900, error="no"))
         hints.apply(full)
