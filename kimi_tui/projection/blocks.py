@@ -299,7 +299,8 @@ class ToolBlock(Block):
     context, an estimate (`tokens_estimated`) until the next model call reports usage.
 
     For a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
-    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a
+    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `n_ignored` and `ignored` are likewise the new ones that
+    a rule ignores, which are not among the others. `is_own` is true for a
     command that the user ran. `stopped_by` says what stopped it, an `exit` of the program or a `failure` of the answer. `agent` is the state of
     the sub-agent that the call started.
     """
@@ -323,6 +324,8 @@ class ToolBlock(Block):
     n_changed: int = 0
     n_lost: int = 0
     lost: tuple[str, ...] = ()
+    n_ignored: int = 0
+    ignored: tuple[str, ...] = ()
     is_own: bool = False
     stopped_by: Literal["user", "exit", "failure"] = "user"
     agent: AgentChanged | None = None

@@ -119,7 +119,17 @@ def changed_words(block: ToolBlock) -> str:
     if block.n_lost >= block.n_changed:
         return f"{files} changed, cannot be restored"
     named = f" ({some_of(block.lost, NAMED_LOST, block.n_lost)})" if block.lost else ""
-    return f"{files} changed, {block.n_lost:,} of them{named} cannot be restored"
+    return f"{files} changed, {block.n_lost:,} of them cannot be restored{named}"
+
+
+def ignored_words(block: ToolBlock) -> str:
+    """Return a sentence about the new files that a rule ignores; empty if there are none."""
+    if not block.n_ignored:
+        return ""
+    named = some_of(block.ignored, NAMED_LOST, block.n_ignored)
+    if block.n_ignored == 1:
+        return f"New and ignored, so a rewind does not delete it: {named}"
+    return f"New and ignored, so a rewind does not delete them: {named}"
 
 
 NAMED = 8
@@ -278,6 +288,9 @@ class ToolCalls:
                 block.n_lost += event.lost
                 lost = (shown_name(path[:PATH_LIMIT]) for path in event.lost_paths)
                 block.lost = (*block.lost, *lost)[:NAMED_LOST]
+                block.n_ignored += event.ignored
+                ignored = (shown_name(path[:PATH_LIMIT]) for path in event.ignored_paths)
+                block.ignored = (*block.ignored, *ignored)[:NAMED_LOST]
                 block.touch()
                 return Change(index)
         return NOTHING

@@ -676,9 +676,20 @@ class FileHistory:
             return
         self._events.full(self._tracker.full)
         if found.snapshot is not None and by == "agent":
-            paths, named = tuple(sorted(found.snapshot.changed)), tuple(found.lost[:_NAMED_LOST])
+            ignored = frozenset(found.ignored)
+            paths = tuple(sorted(one for one in found.snapshot.changed if one not in ignored))
             self._wire.publish(
-                FilesChanged(uid, paths, found.added, found.removed, len(found.lost), key, named)
+                FilesChanged(
+                    uid,
+                    paths,
+                    found.added,
+                    found.removed,
+                    len(found.lost),
+                    key,
+                    tuple(found.lost[:_NAMED_LOST]),
+                    len(ignored),
+                    tuple(found.ignored[:_NAMED_LOST]),
+                )
             )
 
     async def _report_first_scan(self, first: asyncio.Future[FirstScan]) -> None:

@@ -79,12 +79,15 @@ class NamesNotSynced(OSError):
 
 
 class Figures(NamedTuple):
-    """A snapshot with the lines that it added and removed, and its files that cannot be restored to their former state."""
+    """A snapshot with the lines that it added and removed, its files that cannot be restored to their former state, and the new
+    ones that a rule ignores.
+    """
 
     snapshot: Snapshot | None
     added: int = 0
     removed: int = 0
     lost: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
 
 class ScanAhead(NamedTuple):

@@ -459,7 +459,8 @@ class FilesChanged:
     """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines.
 
     `lost` is the number of `paths` whose former contents are in no snapshot; `lost_paths` are the first of these. `key` is
-    the call that changed the files. Both are empty in older records.
+    the call that changed the files. Both are empty in older records. `ignored` counts new files and folders that a rule ignores,
+    such as caches: no contents are lost, and a rewind leaves them. They are not among `paths`; `ignored_paths` are the first ones.
     """
 
     uid: str
@@ -469,6 +470,8 @@ class FilesChanged:
     lost: int = 0
     key: str = ""
     lost_paths: tuple[str, ...] = ()
+    ignored: int = 0
+    ignored_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

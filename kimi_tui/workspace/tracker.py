@@ -455,24 +455,30 @@ class Tracker:
         """Note a checkpoint that has the files of an earlier one."""
         self._log.mark_again(uid, like)
 
-    def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str]]:
-        """Return the lines that a snapshot added and removed, and its files that cannot be restored to their former state, sorted.
+    def figures(self, snapshot: Snapshot) -> tuple[int, int, list[str], list[str]]:
+        """Return the lines that a snapshot added and removed, its files that cannot be restored to their former state, and the new
+        ones that a rule ignores, of which nothing is lost; both sorted.
 
         Lines are counted in its first hundred files, and there only in texts up to a size limit.
         """
         then = self._log.manifest_before(snapshot, snapshot.changed)
         added = removed = 0
         lost: list[str] = []
+        ignored: list[str] = []
+        # A folder that is ignored from now on may have had files that were not.
+        above = {folder for path, entry in then.items() if entry for folder in ancestors(path)}
         for place, (path, now) in enumerate(snapshot.changed.items()):
             before = then[path]
-            if not all(one is None or one.is_known for one in (before, now)):
+            if before is None and now is not None and now.kind == "ignored" and path not in above:
+                ignored.append(path)
+            elif not all(one is None or one.is_known for one in (before, now)):
                 lost.append(path)
             found = None
             if place < _COUNTED_FILES:
                 found = self.texts.compared(before, now, max_rows=0)
             if found is not None:
                 added, removed = added + found.added, removed + found.removed
-        return added, removed, sorted(lost)
+        return added, removed, sorted(lost), sorted(ignored)
 
     def adopt(self, folder: Path, since: str, by: By) -> bool:
         """Take the snapshots of a copy of this session into the log, with their contents; return whether it has new ones now.

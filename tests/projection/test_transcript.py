@@ -730,7 +730,7 @@ def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None
     assert changed_words(made) == "21 files changed, 20 of them cannot be restored"
     assert len(made.changed) == NAMED
     made.lost = ("00", "01", "02")
-    said = "21 files changed, 20 of them (00, 01, 02 and 17 more) cannot be restored"
+    said = "21 files changed, 20 of them cannot be restored (00, 01, 02 and 17 more)"
     assert changed_words(made) == said
     made.n_lost = 21
     assert changed_words(made) == "21 files changed, cannot be restored"

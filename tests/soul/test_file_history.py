@@ -18,7 +18,7 @@ from support.soul import PATIENCE_S, Ear, Stage, next_event, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
-from kimi_tui.projection.tool_calls import changed_words
+from kimi_tui.projection.tool_calls import changed_words, ignored_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
@@ -124,11 +124,40 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         told = [
             ("2 files changed, can be restored", ("a", "b")),
             ("", ()),
-            ("2 files changed, 1 of them (b) cannot be restored", ("a", "b")),
+            ("2 files changed, 1 of them cannot be restored (b)", ("a", "b")),
         ]
         assert said(on.ear.events) == told
         await on.reopen()
         assert said(one.event for one in on.soul.opened_with) == told
+
+
+async def test_a_new_cache_is_no_loss_and_an_ignored_file_that_goes_is_one(tmp_path: Path) -> None:
+    def card(on: Stage) -> ToolBlock:
+        model = TranscriptModel()
+        for event in on.ear.events:
+            model.apply(ev.EventRecord(0, 0.0, event))
+        return [one for one in model.blocks if isinstance(one, ToolBlock)][-1]
+
+    async with stage(tmp_path) as on:
+        (on.work / ".gitignore").write_text("__pycache__/\n*.log\nout/\n")
+        (on.work / "out.txt").write_text("1\n")
+        await on.soul.files_ready()
+        on.server.script(shell("mkdir __pycache__; echo 1 > __pycache__/a.pyc"), say("done"))
+        await on.soul.run("make a cache")
+        made = card(on)
+        assert changed_words(made) == ""
+        assert ignored_words(made) == "New and ignored, so a rewind does not delete it: __pycache__"
+        on.server.script(shell("rm -r __pycache__; echo 2 > x.log; echo 2 > out.txt"), say("done"))
+        await on.soul.run("remove it")
+        made = card(on)
+        assert changed_words(made) == "2 files changed, 1 of them cannot be restored (__pycache__)"
+        assert ignored_words(made).endswith(": x.log")
+        # What was kept, and is ignored from now on, is no cache.
+        on.server.script(shell("mkdir kept; echo 1 > kept/a"), say("done"))
+        await on.soul.run("more")
+        on.server.script(shell("echo kept/ >> .gitignore"), say("done"))
+        await on.soul.run("ignore it")
+        assert "(kept)" in changed_words(card(on))
 
 
 @pytest.mark.exhaustive

@@ -90,6 +90,11 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
     assert rows(shell("", changed=("a",), n_changed=1, n_lost=1))[1:] == [
         "      1 file changed, cannot be restored: a"
     ]
+    # A cache is named where somebody looks for it.
+    made = shell("", n_ignored=1, ignored=("__pycache__",))
+    assert rows(made)[1:] == []
+    made.unfolded = True
+    assert "a rewind does not delete it: __pycache__" in rows(made)[1]
 
 
 def test_the_setting_that_allows_a_read_stands_whole_under_the_output() -> None:
