@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.base_url import shown_url
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.config.settings import ConfigError
@@ -424,7 +425,7 @@ class _Run:
             await asyncio.to_thread(write)
         except OSError as error:
             self._code = FAILED
-            complain(f'"{path}" could not be written: {error.strerror or error}')
+            complain(f'"{path}" could not be written: {reason_of(error, named_in_text=path)}')
 
 
 def _first_line(soul: KimiSoul) -> str:

@@ -522,7 +522,7 @@ async def export(main: MainParts, argument: str) -> None:
         advice = "Files are not overwritten. Use /export with another name."
         main.bench.tell(f"{named(path)} already exists.", level="warning", advice=advice)
     except OSError as error:
-        why = error.strerror or error
+        why = reason_of(error, named_in_text=path)
         main.bench.tell(
             f"The conversation was not exported to {named(path)}: {why}.", level="warning"
         )
