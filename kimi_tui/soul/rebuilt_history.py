@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from bisect import bisect_left
 from collections import deque
@@ -33,6 +34,7 @@ from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import StoredWorldLines, WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import root_of
+from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.messages import (
     Segment,
     answered_words,
@@ -57,6 +59,7 @@ from kimi_tui.soul.record import (
     follow_line,
     records_by_checkpoint,
 )
+from kimi_tui.soul.snapshot_displays import with_displays
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
 from kimi_tui.tool_cards import OWN_COMMAND
@@ -74,6 +77,8 @@ from kimi_tui.wire.events import (
     TurnBegin,
     TurnEnd,
 )
+
+log = logging.getLogger(__name__)
 
 _Named = Checkpoint | CheckpointName
 _VISITOR = 1 << 30
@@ -339,7 +344,12 @@ def _switch_told(
     for segment in segments(line, shared, end):
         builder.add_segment(segment)
     ended = _end_of_future(session, n, line) if end == len(points) else None
-    told: list[Event] = [one.event for one in builder.finish(ended=ended)]
+    made = [one.event for one in builder.finish(ended=ended)]
+    try:
+        told = with_displays(session.dir / FILES_NAME, str(session.work_dir), made)
+    except Exception:
+        log.exception("what a future changed cannot be read from the snapshots")
+        told = list(made)
     if end > untold[n].n_told:
         untold[n].n_told = end
         # The current line is now a beginning of this one, or this one of it. The lines that fork off this one are told again, too.
