@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.base_url import shown_url
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.config.settings import ConfigError
@@ -282,7 +283,12 @@ class _Run:
         """Say how a turn ended: on standard error, and in the formats for scripts as the `result`."""
         for words in result.errors:
             complain(words)
-        if self._options.output != "text":
+        if self._options.output == "text":
+            if result.code not in (DONE, CONFLICTS) and result.answer and not self._options.quiet:
+                progress("The answer so far, which is incomplete:")
+                for line in result.answer.splitlines():
+                    progress(line)
+        else:
             has_prices = soul.model_name in self._launch.config.prices
             await self._write(json_line(result.as_json(soul.session.id, has_prices=has_prices)))
 
@@ -421,7 +427,7 @@ class _Run:
             await asyncio.to_thread(write)
         except OSError as error:
             self._code = FAILED
-            complain(f'"{path}" could not be written: {error.strerror or error}')
+            complain(f'"{path}" could not be written: {reason_of(error, named_in_text=path)}')
 
 
 def _first_line(soul: KimiSoul) -> str:

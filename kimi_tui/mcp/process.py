@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from kimi_tui.app_paths import make_private
+from kimi_tui.app_paths import make_private, reason_of
 from kimi_tui.display_names import signal_name
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
@@ -152,7 +152,7 @@ class ServerProcess:
         try:
             code = self._supervised.exit_code(timeout_s)
         except OSError as error:
-            return f"it could not be started: {one_line(str(error.strerror))}"
+            return f"it could not be started: {reason_of(error)}"
         if code is None:
             return "it exited" if self._supervised.at_end else ""
         if code < 0:

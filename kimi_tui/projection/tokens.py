@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
+    AnswerBroken,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
@@ -298,6 +299,9 @@ class GaugeModel:
                 return self._stream(text)
             case ToolCall(arguments=text) | ToolCallPart(arguments=text):
                 return self._stream(text)
+            case AnswerBroken():
+                self._told = None
+                return False
             case StepRetry() | StepInterrupted(failed=True):
                 return self._drop_streamed()
             case StatusUpdate() as status:

@@ -80,12 +80,15 @@ class NamesNotSynced(OSError):
 
 
 class Figures(NamedTuple):
-    """The files that a tool changed, sorted, the lines that it added and removed, and its files that cannot be restored to their former state."""
+    """The files that a tool changed, the lines that it added and removed, its files that cannot be restored to their former state,
+    and the new ones that a rule ignores, which are not among the first. The files are sorted.
+    """
 
     paths: Sequence[str] = ()
     added: int = 0
     removed: int = 0
     lost: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
 
 class ScanAhead(NamedTuple):

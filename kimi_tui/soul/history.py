@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kimi_tui.daemon_threads import in_daemon_thread
-from kimi_tui.llm.message import Message
+from kimi_tui.llm.message import ContentPart, Message, TextPart, ThinkPart
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.prompts import KILLED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import MessageKind
@@ -231,17 +232,20 @@ def _rebuilt(
 
 
 def _half_answer(records: list[EventRecord], session: Session) -> Message | None:
-    """Return the text of an answer that was published and is not in the context."""
-    text = half_answer(records)
+    """Return what was published of an answer and is not in the context."""
+    half = half_answer(records)
     context = session.context
-    if not text.strip() or not context.checkpoints:
+    if not (half.text.strip() or half.thought.strip()) or not context.checkpoints:
         return None
     newest = context.checkpoints[-1]
     asked = next(one.event for one in reversed(records) if isinstance(one.event, CheckpointCreated))
     since = context.messages[newest.message_index :]
     if asked.uid != newest.uid or any(message.role == "assistant" for message in since):
         return None
-    return Message(role="assistant", content=text, interrupted=True)
+    thought: list[ContentPart] = [ThinkPart(think=half.thought)] if half.thought.strip() else []
+    said: list[ContentPart] = [TextPart(text=half.text)] if half.text.strip() else []
+    content = half.text if not thought else [*thought, *said]
+    return Message(role="assistant", content=content, interrupted=True, broken=KILLED)
 
 
 def _fits(records: list[EventRecord], session: Session) -> bool:

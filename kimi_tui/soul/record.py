@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from kimi_tui import lenient_json
 from kimi_tui.projection.world_lines import CheckpointName, LineEdit, WorldLines, names_in
-from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
+from kimi_tui.prompts import INTERRUPTED, KILLED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import CHECKPOINT
@@ -531,30 +531,62 @@ def closing_events(
             ev.CompactionEnd(tokens, tokens, error="kimi-tui exited before the compaction ended.")
         )
     # A fork ends within a turn too, but never within a step: its record was cut off in no answer.
+    if is_asking and (half := half_answer(records)).is_earlier:
+        # The next attempt had begun to take its place.
+        events.append(ev.StepRetry(1, 1, 1, 0.0, KILLED))
+        events += [ThinkPart(half.thought)] if half.thought else []
+        events += [TextPart(half.text)] if half.text else []
     if is_asking or is_unsent or has_failed or calls or compaction is not None:
-        # What a failed step had said is in no context, and goes from the view with the end of its turn.
+        # What a failed step had said and is not kept goes from the view with the end of its turn.
         events.append(ev.TurnEnd("interrupted", kind="model" if has_failed else "", killed=True))
     last = records[-1]
     at = last.at if ended_at is None else ended_at
     return [EventRecord(last.seq + n, at, event) for n, event in enumerate(events, 1)]
 
 
-def half_answer(records: Sequence[EventRecord]) -> str:
-    """Return what the model had said of an answer when the program was killed; empty if it was not answering."""
-    pieces: list[str] = []
-    withdrawn = False
+class HalfAnswer(NamedTuple):
+    """What a model had said of an answer that it did not complete, and whether a later attempt had begun to answer anew."""
+
+    thought: str = ""
+    text: str = ""
+    is_earlier: bool = False
+
+    @property
+    def n_chars(self) -> int:
+        """How much it is."""
+        return len(self.thought) + len(self.text)
+
+
+def half_answer(records: Sequence[EventRecord]) -> HalfAnswer:
+    """Return what the model had said of an answer when the program was killed, of the attempt that brought most; empty if it was
+    not answering.
+    """
+    longest = HalfAnswer()
+    texts: list[str] = []
+    thoughts: list[str] = []
+    is_earlier = False
+
+    def attempt() -> HalfAnswer:
+        one = HalfAnswer("".join(reversed(thoughts)), "".join(reversed(texts)), is_earlier)
+        return one if one.n_chars > longest.n_chars else longest
+
     for record in reversed(records):
         match record.event:
-            case TextPart(text) if not withdrawn:
-                pieces.append(text)
+            case TextPart(text):
+                texts.append(text)
+            case ThinkPart(text):
+                thoughts.append(text)
             case ev.StepRetry():
-                withdrawn = True
+                longest, is_earlier = attempt(), True
+                texts.clear()
+                thoughts.clear()
             case CheckpointCreated(kind=kind, was=was):
-                return "".join(reversed(pieces)) if kind == "step" and not was else ""
+                return attempt() if kind == "step" and not was else HalfAnswer()
             case ev.StatusUpdate(step_output=output) if output is not None:
                 break
             case (
                 ev.StepInterrupted()
+                | ev.AnswerBroken()
                 | ev.TurnEnd()
                 | ev.ToolStarted()
                 | ContextReverted()
@@ -564,7 +596,7 @@ def half_answer(records: Sequence[EventRecord]) -> str:
                 break
             case _:
                 pass
-    return ""
+    return HalfAnswer()
 
 
 def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:

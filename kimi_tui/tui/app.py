@@ -549,9 +549,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         try:
             await asyncio.to_thread(write)
         except OSError as error:
-            return (
-                f"The full text could not be written to {short(path)}: {error.strerror or error}."
-            )
+            return f"The full text could not be written to {short(path)}: {reason_of(error, named_in_text=path)}."
         return f"The full text is in {COPIED_NAME} in {short(session.dir)}"
 
     # --- pictures

@@ -18,7 +18,7 @@ from support.soul import PATIENCE_S, Ear, Stage, next_event, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
-from kimi_tui.projection.tool_calls import changed_words
+from kimi_tui.projection.tool_calls import changed_words, ignored_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
@@ -85,12 +85,12 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "2 files restored, 1 deleted" in await on.soul.travel.redo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.redo()).text
         assert files(on) == before
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
 
 
@@ -125,11 +125,40 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         told = [
             ("2 files changed, can be restored", ("a", "b")),
             ("", ()),
-            ("2 files changed, 1 of them (b) cannot be restored", ("a", "b")),
+            ("2 files changed, 1 of them cannot be restored (b)", ("a", "b")),
         ]
         assert said(on.ear.events) == told
         await on.reopen()
         assert said(one.event for one in on.soul.opened_with) == told
+
+
+async def test_a_new_cache_is_no_loss_and_an_ignored_file_that_goes_is_one(tmp_path: Path) -> None:
+    def card(on: Stage) -> ToolBlock:
+        model = TranscriptModel()
+        for event in on.ear.events:
+            model.apply(ev.EventRecord(0, 0.0, event))
+        return [one for one in model.blocks if isinstance(one, ToolBlock)][-1]
+
+    async with stage(tmp_path) as on:
+        (on.work / ".gitignore").write_text("__pycache__/\n*.log\nout/\n")
+        (on.work / "out.txt").write_text("1\n")
+        await on.soul.files_ready()
+        on.server.script(shell("mkdir __pycache__; echo 1 > __pycache__/a.pyc"), say("done"))
+        await on.soul.run("make a cache")
+        made = card(on)
+        assert changed_words(made) == ""
+        assert ignored_words(made) == "New and ignored, so a rewind does not delete it: __pycache__"
+        on.server.script(shell("rm -r __pycache__; echo 2 > x.log; echo 2 > out.txt"), say("done"))
+        await on.soul.run("remove it")
+        made = card(on)
+        assert changed_words(made) == "2 files changed, 1 of them cannot be restored (__pycache__)"
+        assert ignored_words(made).endswith(": x.log")
+        # What was kept, and is ignored from now on, is no cache.
+        on.server.script(shell("mkdir kept; echo 1 > kept/a"), say("done"))
+        await on.soul.run("more")
+        on.server.script(shell("echo kept/ >> .gitignore"), say("done"))
+        await on.soul.run("ignore it")
+        assert "(kept)" in changed_words(card(on))
 
 
 @pytest.mark.exhaustive
@@ -315,7 +344,7 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "1 file restored, 1 deleted" in await on.soul.travel.undo()
+        assert "1 file restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
 
 
@@ -377,7 +406,7 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
         assert toll.files.is_effect is (files == "restore")
         stays = [(one.path, one.added) for one in toll.files.files if one.fate == "skip"]
         assert stays == [("made.txt", 1)]
-        said = await on.soul.travel.undo()
+        said = (await on.soul.travel.undo()).text
         words = "2 steps since then stay as world line 2; made.txt stays as it is"
         assert f"{words}." in said
         assert (on.work / "made.txt").is_file()
@@ -409,7 +438,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         signs = {one.path: {row.sign for row in one.rows} for one in toll.files.files}
         assert signs == {"gone": {"-"}, "sub/new": {"+"}}
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
-        said = await on.soul.travel.undo()
+        said = (await on.soul.travel.undo()).text
         assert said == (
             "Undid the rewind to #2. 4 steps since then stay as world line 2. 1 file restored, 1 deleted."
         )
@@ -614,7 +643,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
         await on.reopen()
         await on.soul.files_ready()
         assert files(on) == before
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert "sub/new" in files(on)
 
 

@@ -126,7 +126,7 @@ async def test_a_message_that_followed_a_d_mail_is_told_once_more(tmp_path: Path
     await on.soul.aclose()
 
 
-async def test_what_a_failed_step_had_said_goes_though_its_turn_was_never_ended(
+async def test_what_a_failed_step_had_said_is_told_though_its_turn_was_never_ended(
     tmp_path: Path,
 ) -> None:
     on = await opened(tmp_path)

@@ -101,6 +101,7 @@ CARDS = st.builds(
 )
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "str": TEXT,
+    "str | None": st.none() | TEXT,
     "bool": st.booleans(),
     "int": COUNT,
     "int | None": st.none() | COUNT,
@@ -134,7 +135,6 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     ).map(tuple),
     "RequestKind": st.sampled_from(get_args(RequestKind)),
     "Card | None": st.none() | CARDS,
-    "str | None": st.none() | TEXT,
     "LeftBehind": st.builds(
         ev.LeftBehind, COUNT, COUNT, st.lists(TEXT, max_size=3).map(tuple), TEXT
     ),
