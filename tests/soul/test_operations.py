@@ -15,8 +15,8 @@ from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.errors import NothingToUndo
 from kimi_tui.soul.errors import NothingToClear, SoulBusy
-from kimi_tui.soul.history import final_checkpoints, fits, session_history
-from kimi_tui.soul.record import read_records
+from kimi_tui.soul.history import fits, session_history
+from kimi_tui.soul.record import final_checkpoints, read_records
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 
