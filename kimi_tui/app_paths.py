@@ -199,25 +199,42 @@ def short(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def reason_of(error: Exception, path: Path | None = None) -> str:
+def bare_reason(error: OSError) -> str:
+    """Return the system's reason for an error without its number and without a file: `Permission denied`."""
+    from kimi_tui.foreign_text import one_line
+
+    return one_line(error.strerror or str(error)) or type(error).__name__
+
+
+def reason_of(
+    error: Exception, path: Path | None = None, *, named_in_text: str | Path | None = None
+) -> str:
     """Return why something failed, for the user, without a full stop: the system's reason without its number, and the file or folder
     if it is known: `Permission denied (~/notes.md)`. For an error that is not the system's, return its own words.
 
     Args:
         error: the error.
         path: the file or folder, for errors that do not name it; some know it only within a folder.
+        named_in_text: the file or folder that the sentence names before the reason, which is not named again.
     """
     if not isinstance(error, OSError):
         return str(error)
     from kimi_tui.foreign_text import one_line
 
-    reason = one_line(error.strerror or str(error)) or type(error).__name__
+    reason = bare_reason(error)
     named: object = error.filename
     if isinstance(named, bytes):
         named = os.fsdecode(named)
     if path is not None and not (isinstance(named, str) and os.path.isabs(named)):
         named = str(path)
-    return f"{reason} ({one_line(short(Path(named)))})" if isinstance(named, str | Path) else reason
+    if not isinstance(named, str | Path):
+        return reason
+    if named_in_text is not None and Path(named) in (
+        Path(named_in_text),
+        Path(named_in_text).expanduser(),
+    ):
+        return reason
+    return f"{reason} ({one_line(short(Path(named)))})"
 
 
 def expanded(text: str) -> Path:

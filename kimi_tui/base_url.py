@@ -5,7 +5,14 @@ Nothing is resolved or connected.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
+
+_NUMBER = r"(?i:0x[0-9a-f]*|[0-9]+)"
+"""A part of an IPv4 address: decimal, octal or hexadecimal."""
 
 
 def host_of(url: str) -> str:
@@ -16,16 +23,38 @@ def host_of(url: str) -> str:
         return ""
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether the host is this machine: by its name, or by an address written in full."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
+def literal_address(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the IP address that a host is, in any spelling that the C library takes (`127.1`, `0x7f000001`, `017700000001`);
+    None for a name.
+    """
+    host = host.strip("[]")
+    if not (":" in host or host[:1].isdigit()):
+        return None
     import ipaddress  # most hosts have a name, and this import takes milliseconds before the first paint
+    import re
+    import socket
 
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        # Only an IPv6 address has a zone.
+        return ipaddress.ip_address(host.partition("%")[0] if ":" in host else host)
     except ValueError:
-        return False
+        pass
+    if not all(re.fullmatch(_NUMBER, part) for part in host.split(".")):
+        return None
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the host is this machine, by its name or its address in any spelling; a full stop at its end is no part of it."""
+    host = host.lower().removesuffix(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = literal_address(host)
+    inner = getattr(address, "ipv4_mapped", None)
+    return address is not None and (inner or address).is_loopback
 
 
 _NEAR_ENDINGS = (".local", ".lan", ".internal", ".home.arpa")
@@ -36,11 +65,8 @@ def is_near(host: str) -> bool:
     """Return whether the host is this machine or one in the same private network, by its name or its address."""
     if not host or is_loopback(host) or host.endswith(_NEAR_ENDINGS):
         return bool(host)
-    import ipaddress
-
-    try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
+    address = literal_address(host.removesuffix("."))
+    if address is None:
         return "." not in host
     # Private and link-local addresses count, and carriers' addresses, which a VPN gives to its own machines.
     return not address.is_global

@@ -304,7 +304,9 @@ def _say_version() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return FAILED
-        return _say(f"The version could not be printed: {error.strerror}.", FAILED)
+        from kimi_tui.app_paths import bare_reason
+
+        return _say(f"The version could not be printed: {bare_reason(error)}.", FAILED)
     return 0
 
 

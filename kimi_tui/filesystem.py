@@ -263,6 +263,16 @@ def note_unread(error: OSError) -> None:
         _noting.lack = error
 
 
+def raise_lack(error: OSError) -> None:
+    """Raise an error again if this program lacks descriptors or memory, as it tells nothing about the file then.
+
+    Raises:
+        OSError: it does.
+    """
+    if error.errno in _LACKS:
+        raise error
+
+
 @contextlib.contextmanager
 def all_is_read() -> Generator[None]:
     """Make sure that nothing counted as empty within the context because this program lacked descriptors or memory.
@@ -826,7 +836,8 @@ def publish(temporary: str, name: str, folder: int, *, replace: bool) -> None:
         if replace or not _linked(temporary, name, folder):
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         else:
-            os.unlink(temporary, dir_fd=folder)
+            # The file has its name by now, so an error would be told of a file that is there.
+            discard(temporary, folder)
     except BaseException:
         discard(temporary, folder)
         raise

@@ -220,11 +220,11 @@ class AgentSession:
         Raises:
             SessionError: there is nothing to undo.
         """
-        return await self.soul.travel.undo()
+        return (await self.soul.travel.undo()).text
 
     async def redo(self) -> str:
         """Do again the operation that was undone last; return a sentence about it."""
-        return await self.soul.travel.redo()
+        return (await self.soul.travel.redo()).text
 
     async def fork(self) -> str:
         """Copy the current world line into a new session; return its id."""

@@ -84,6 +84,7 @@ SLOW = (
     "tools/sandbox/test_home.py",
     "tools/sandbox/test_layers.py",
     "tools/sandbox/test_private_layers.py",
+    "tools/sandbox/test_quiet_folders.py",
     "tools/test_command_groups.py",
     "tools/test_confined_search.py",
     "tools/test_jobs.py",
@@ -91,7 +92,10 @@ SLOW = (
     "tools/test_shell.py",
     # These start the program, or the processes of futures; `soul/test_agents_in_copies.py` tests the same without a process.
     "futures/test_agents.py",
+    "futures/test_own_agents.py",
+    "futures/test_pruning.py",
     "futures/test_running.py",
+    "futures/test_switching.py",
     "headless/test_process.py",
     # These use files of whole sessions, and images of every kind.
     "soul/test_compatibility.py",
@@ -218,6 +222,20 @@ def _unit_of(nodeid: str) -> str:
     return TOGETHER.get(nodeid.partition("::")[0].rpartition("tests/")[2], nodeid)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the slow modules of `make test-fast` before they are imported, which would take as long as a fifth of its tests."""
+    if "not slow" not in config.getoption("markexpr"):
+        return None
+    path = collection_path.relative_to(Path(__file__).parent).as_posix()
+    is_folder = collection_path.is_dir()
+    return _is_slow(f"{path}/" if is_folder else path) or None
+
+
+def _is_slow(path: str) -> bool:
+    """Return whether all tests of a module or folder are slow, by its path below this folder."""
+    return path.startswith(SLOW) or path.endswith("pictures.py")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests and run them first, so that no worker waits for a last long one at the end; apply `sample`."""
@@ -237,7 +255,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here).as_posix()
-        is_slow = path.startswith(SLOW) or path.endswith("pictures.py")
+        is_slow = _is_slow(path)
         is_slow |= isinstance(item, pytest.Function) and not WHOLE.isdisjoint(vars(item.module))
         if is_slow or "picture" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)

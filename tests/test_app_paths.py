@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import platformdirs
 import pytest
 
+import kimi_tui
 from kimi_tui import app_paths
 from kimi_tui.logging_setup import start_logging
 from kimi_tui.session.prompt_history import append_history
@@ -137,3 +139,24 @@ def test_the_reason_of_an_error_names_the_file(
         "Permission denied (~/c)"
     )
     assert app_paths.reason_of(ValueError("it is damaged"), tmp_path) == "it is damaged"
+    # A sentence that names the file names it once; another file is named all the same.
+    missing = tmp_path / "c"
+    with pytest.raises(OSError, match="No such file") as found:
+        missing.read_bytes()
+    bare = "No such file or directory"
+    assert app_paths.reason_of(found.value, named_in_text=missing) == bare
+    assert app_paths.reason_of(found.value, named_in_text="~/c") == bare
+    assert app_paths.reason_of(found.value, named_in_text=tmp_path) == f"{bare} (~/c)"
+    # Some errors have no words of the system.
+    assert app_paths.reason_of(OSError("read: short")) == "read: short"
+    assert app_paths.bare_reason(OSError()) == "OSError"
+
+
+def test_reasons_of_errors_are_said_in_one_way() -> None:
+    package = Path(kimi_tui.__file__).parent
+    own_way = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"error\.strerror or|\{error\.strerror\}[^\\]", path.read_text("utf-8"))
+    ]
+    assert own_way == ["app_paths.py"]

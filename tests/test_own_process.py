@@ -130,6 +130,18 @@ def test_what_a_long_history_left_is_looked_at_again_with_the_next_one() -> None
 
 
 @pytest.mark.usefixtures("as_it_was")
+def test_what_was_read_of_a_session_that_is_left_too_early_is_not_looked_at() -> None:
+    collector = own_process.GarbageCollector()
+    collector.begin()
+    collector.abandon()
+    assert not gc.get_freeze_count()
+    collector.hold()
+    collector.abandon()
+    assert gc.isenabled()
+    assert gc.get_freeze_count()
+
+
+@pytest.mark.usefixtures("as_it_was")
 def test_what_was_not_held_is_not_released() -> None:
     gc.disable()
     own_process.GarbageCollector().release(own_process.LONG)

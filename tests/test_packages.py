@@ -196,7 +196,7 @@ STARTS = {
     "tui/main/prompt_modes.py:edited": "_editor: find_program",
     # These are the interpreter, and parts of this program.
     "browser/terminal.py:__init__": "sys.executable -P",
-    "instant/prompt.py:_keep": "sys.executable -P",
+    "instant/prompt.py:keep": "sys.executable -P",
     "config/keyring.py:_answer_of_process": "sys.executable",
     "futures/process.py:start": "sys.executable -P",
     "tui/main/commands/session.py:_export_page": "sys.executable -P",

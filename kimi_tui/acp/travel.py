@@ -86,7 +86,7 @@ class EditorTravel:
                 case "undo":
                     return await self._undo()
                 case "redo":
-                    return await self._soul.travel.redo()
+                    return (await self._soul.travel.redo()).text
                 case "compact":
                     return await self._compact(argument)
                 case "checkpoints":
@@ -201,7 +201,7 @@ class EditorTravel:
         undo = [("undo", f"Undo {found.label}")]
         if toll and not await self._ask(f"Undo {found.label}", f"{toll}.", undo):
             return "Nothing changed."
-        return await self._soul.travel.undo()
+        return (await self._soul.travel.undo()).text
 
     async def _world_lines(self) -> str:
         found = await self._soul.lines.all()

@@ -94,6 +94,8 @@ class Updates:
     def __init__(self, work_dir: str, *, past: bool = False) -> None:
         self._work_dir = work_dir
         self._past = past
+        self._is_unsent = False
+        """Whether a turn began whose message is not in the conversation yet."""
         self._calls: dict[str, _ToldCall] = {}
         self._text, self._thought = Cleaner(), Cleaner()
 
@@ -131,12 +133,15 @@ class Updates:
 
     def _of(self, event: ev.Event) -> Iterator[Update]:
         match event:
-            case ev.TurnBegin(text=text, images=images) if self._past:
+            case ev.TurnBegin(text=text, resumed=resumed, images=images) if self._past:
+                self._is_unsent = not resumed
                 for said in (text, *(f"[{image.label}]" for image in images)):
                     if said.strip():
                         yield helpers.update_user_message_text(said)
             case ev.SteerTaken(text=text, withdrawn=False) if self._past and text.strip():
                 yield helpers.update_user_message_text(text)
+            case ev.CheckpointCreated():
+                self._is_unsent = False
             case ev.StepBegin():
                 self._text, self._thought = Cleaner(), Cleaner()
             case ev.TextPart(text):
@@ -172,8 +177,12 @@ class Updates:
                 )
             case ev.Notice(level="warning" | "error", solved=False) if not self._past:
                 yield remark(f"{event.text} {event.advice}".strip())
-            case ev.TurnEnd(reason="error", error=error) if self._past and error:
-                yield remark(f"{error} {event.advice}".strip())
+            case ev.TurnEnd(reason=reason, error=error) if self._past:
+                if self._is_unsent:
+                    yield remark("This message was not sent.")
+                self._is_unsent = False
+                if reason == "error" and error:
+                    yield remark(f"{error} {event.advice}".strip())
             case ev.TitleChanged(title=title):
                 yield schema.SessionInfoUpdate(session_update="session_info_update", title=title)
             case _:

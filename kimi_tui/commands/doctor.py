@@ -21,7 +21,15 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kimi_tui.app_paths import config_file, data_dir, hints_file, no_home_notice, short
+from kimi_tui.app_paths import (
+    bare_reason,
+    config_file,
+    data_dir,
+    hints_file,
+    no_home_notice,
+    reason_of,
+    short,
+)
 from kimi_tui.commands.console import CommandLineParser, print_json
 from kimi_tui.config.model_choice import ModelChoice
 from kimi_tui.config.settings import Config, ConfigError
@@ -411,7 +419,7 @@ def _file_changes(data: Path, work: Path) -> CheckResult:
         count, trouble = try_watch(str(work), [str(data)], _WATCH_S)
         is_busy = False
     except OSError as error:
-        count, trouble = 0, error.strerror or str(error)
+        count, trouble = 0, reason_of(error)
         is_busy = error.errno == errno.EMFILE
     if not trouble:
         seen = f"the system reports changed files ({counted(count, 'watched folder')})"
@@ -440,7 +448,7 @@ def _small_files(data: Path, work: Path) -> Iterator[CheckResult]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            seen = f"{about}: {short(path)}: {error.strerror or error}"
+            seen = f"{about}: {short(path)}: {reason_of(error, named_in_text=path)}"
             yield CheckResult(
                 "files",
                 "warn",
@@ -455,7 +463,7 @@ def _refusal(folder: Path) -> str:
         with tempfile.TemporaryFile(dir=folder):
             return ""
     except OSError as error:
-        return error.strerror or type(error).__name__
+        return bare_reason(error)
 
 
 def _locks(data: Path) -> CheckResult:
@@ -470,7 +478,7 @@ def _locks(data: Path) -> CheckResult:
         return CheckResult(
             "locks",
             "warn",
-            f"the disk does not support file locks: {error.strerror}",
+            f"the disk does not support file locks: {bare_reason(error)}",
             "Open each session in one program at a time, or set KIMI_TUI_HOME to a folder on another disk.",
         )
     folders = SessionStore(data).newest_first()

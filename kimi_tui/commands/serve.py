@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from kimi_tui.app_paths import log_file
+from kimi_tui.app_paths import bare_reason, log_file
 from kimi_tui.commands.console import CommandLineParser, complain, say
 from kimi_tui.logging_setup import begin_logging
 from kimi_tui.mcp.package import install_line
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return serve(served, _tell)
     except OSError as error:
-        complain(f"{options.host}:{options.port} cannot be used: {error.strerror or error}.")
+        complain(f"{options.host}:{options.port} cannot be used: {bare_reason(error)}.")
         return USAGE
 
 

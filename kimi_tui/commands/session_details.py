@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kimi_tui.app_paths import config_file, short
+from kimi_tui.app_paths import config_file, reason_of, short
 from kimi_tui.commands.console import complain, print_json, print_pairs, print_table, say
 from kimi_tui.config.file import read_config
 from kimi_tui.config.settings import ConfigError, ModelPrices
@@ -127,7 +127,7 @@ def written(text: str, output: Path | None) -> int:
         complain(f'"{output}" already exists. Choose another name with -o FILE.')
         return USAGE
     except OSError as error:
-        complain(f'"{output}" cannot be written: {error.strerror or error}.')
+        complain(f'"{output}" cannot be written: {reason_of(error, named_in_text=output)}.')
         return FAILED
     return DONE
 

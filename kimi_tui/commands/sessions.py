@@ -27,6 +27,7 @@ from kimi_tui.commands.console import (
     say,
     with_world_line,
 )
+from kimi_tui.invocation import command_words
 from kimi_tui.program import DONE, FAILED
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, UnknownWorldLine
 from kimi_tui.session.listing import SessionInfo, describe
@@ -221,9 +222,10 @@ def _moved_words(store: SessionStore) -> str:
     for former in former_folders(store, Path.cwd()):
         n_sessions = len(former.sessions)
         count = "1 session belongs" if n_sessions == 1 else f"{n_sessions:,} sessions belong"
+        command = command_words("--session", former.sessions[0].name[:8])
         said.append(
             f"{count} to {short(Path(former.path))}, which no longer exists. "
-            f"To resume the newest one here: kimi-tui --session {former.sessions[0].name[:8]}"
+            f"To resume the newest one here: {command}"
         )
     return "\n".join(said)
 
@@ -289,8 +291,9 @@ def _delete(store: SessionStore, options: Namespace) -> int:
         say(f"Deleted session {session.id} permanently.")
     else:
         thrown = store.move_to_trash(session)
+        command = command_words("sessions", "restore", session.id[:8])
         say(
-            f"Moved session {session.id} to the trash ({short(thrown)}). Within {TRASH_DAYS} days, kimi-tui sessions restore brings it back."
+            f"Moved session {session.id} to the trash ({short(thrown)}). Within {TRASH_DAYS} days, {command} brings it back."
         )
     return DONE
 

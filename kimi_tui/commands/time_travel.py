@@ -34,6 +34,7 @@ from kimi_tui.soul.rewind_values import (
     FileOutcome,
     FilesChoice,
     FilesPreview,
+    Reversal,
     RewindOutcome,
     RewindPreview,
     Target,
@@ -238,10 +239,10 @@ async def _undo_or_redo(soul: KimiSoul, options: Namespace) -> int:
         tokens_after=soul.used,
         files=files_restored([record.event for record in heard.drain()]),
     )
-    return print_outcome(options, outcome, said, {"operation": entry.reason})
+    return print_outcome(options, outcome, said.text, {"operation": entry.reason})
 
 
-async def _undo(soul: KimiSoul) -> str:
+async def _undo(soul: KimiSoul) -> Reversal:
     """Undo the newest operation; the lines that it takes along have the names of the timeline."""
     from kimi_tui.soul.checkpoint_table import shown_timeline
 

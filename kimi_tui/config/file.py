@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
-from kimi_tui.app_paths import make_private, short
+from kimi_tui.app_paths import make_private, reason_of, short
 from kimi_tui.base_url import is_url
 from kimi_tui.config.checks import STRIPPED
 from kimi_tui.config.model_choice import ModelChoice, provider_type
@@ -83,7 +83,9 @@ def read_config(path: Path) -> Config:
     except (FileNotFoundError, NotADirectoryError):
         return Config()
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{path}: cannot be read: {reason_of(error, named_in_text=path)}"
+        ) from error
     config = parse_config(data, path)
     with suppress(OSError):
         if path.stat().st_mode & 0o077 and _holds_key(config):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from kimi_tui.app_paths import data_dir, make_private, short
+from kimi_tui.app_paths import data_dir, make_private, reason_of, short
 from kimi_tui.base_url import clean_url, host_of, is_loopback, is_url, origin_of
 from kimi_tui.config.settings import LEAST_WINDOW, Config, ConfigError, ModelConfig, ProviderConfig
 from kimi_tui.filesystem import Storage, read_regular
@@ -310,11 +310,11 @@ def folder_model_trouble(work_dir: Path) -> str:
     try:
         _folder_model(work_dir)
     except (OSError, ValueError, RecursionError) as error:
-        path = short(_file(data_dir() / "models", work_dir))
-        why = (
-            (error.strerror or str(error)) if isinstance(error, OSError) else "the file is damaged"
-        )
-        return f"The model that was chosen for this folder cannot be read ({path}: {why}). Choose it again with /model."
+        path = _file(data_dir() / "models", work_dir)
+        why = "the file is damaged"
+        if isinstance(error, OSError):
+            why = reason_of(error, named_in_text=path)
+        return f"The model that was chosen for this folder cannot be read ({short(path)}: {why}). Choose it again with /model."
     return ""
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kimi_tui import lenient_json
-from kimi_tui.app_paths import make_private, short
+from kimi_tui.app_paths import make_private, reason_of, short
 from kimi_tui.filesystem import Storage, read_regular
 
 FILE_NAME = "permissions.json"
@@ -73,7 +73,9 @@ class ProjectPermissions:
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as error:
-            why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is damaged"
+            why = "it is damaged"
+            if isinstance(error, OSError):
+                why = reason_of(error, named_in_text=self._file)
             return f"The permissions in {short(self._file)} are ignored: {why}."
         return ""
 

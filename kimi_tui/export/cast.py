@@ -84,7 +84,10 @@ def _rows(text: str, style: str, lead: str = "") -> str:
 def _printed(block: Block, plain: Callable[[str], str], tools: bool) -> Iterator[str]:
     match block:
         case UserBlock():
-            yield "\r\n" + _rows(plain(block.text), _BLUE, "> ") + "\r\n"
+            style = _GREY if block.apart else _BLUE
+            yield "\r\n" + _rows(plain(block.text), style, "> ") + "\r\n"
+            if block.apart:
+                yield _rows(f"({block.apart})", _GREY, "  ")
         case AgentBlock():
             yield plain(block.stream.text).strip().replace("\n", "\r\n") + "\r\n\r\n"
         case ToolBlock():

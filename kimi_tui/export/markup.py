@@ -82,6 +82,9 @@ class BlockWriter:
             if block.checkpoint is not None
             else ""
         )
+        if isinstance(block, UserBlock) and (words := block.apart):
+            kind = f"{kind} apart"
+            number = f'<span class="point">{words}</span>'
         attributes = f'id="b{key}" class="{kind}"' + (
             f' data-n="{block.checkpoint}"' if block.checkpoint is not None else ""
         )

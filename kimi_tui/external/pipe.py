@@ -16,6 +16,7 @@ from acp import schema
 from pydantic import ValidationError
 
 from kimi_tui import lenient_json
+from kimi_tui.app_paths import reason_of
 from kimi_tui.external.agents import AgentProgram
 from kimi_tui.mcp.process import LineTooLong, ServerStart, ServerStreams, lines_of
 
@@ -100,9 +101,7 @@ class AgentPipe:
                 self._streams.sink.write(line)
                 await self._streams.sink.drain()
             except OSError as error:
-                raise ConnectionError(
-                    f"it does not accept messages: {error.strerror or error}"
-                ) from error
+                raise ConnectionError(f"it does not accept messages: {reason_of(error)}") from error
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message; None at the end."""

@@ -151,8 +151,13 @@ class AgentAnswer:
             await self.end_step()
         return await self._begin_step()
 
-    async def end_step(self, *, interrupted: bool = False) -> None:
-        """Append the messages of the step to the context; nothing if no step has begun."""
+    async def end_step(self, *, interrupted: bool = False, broken: str = "") -> None:
+        """Append the messages of the step to the context; nothing if no step has begun.
+
+        Args:
+            interrupted: the step ended early.
+            broken: the failure that ended it; empty if the user did.
+        """
         if self._point is None:
             return
         for call in self.running:
@@ -176,6 +181,7 @@ class AgentAnswer:
             ]
             or None,
             interrupted=True if interrupted else None,
+            broken=broken or None,
         )
         results = [
             tool_message(call.key, call.outcome) for call in calls if call.outcome is not None
@@ -187,10 +193,12 @@ class AgentAnswer:
             await self._conversation.append([answer, *results])
             self._conversation.context.sync_soon()
             self._conversation.publish_status()
+            if broken:
+                self._wire.publish(ev.AnswerBroken(broken))
 
-    async def finish(self, *, interrupted: bool) -> None:
-        """End the last step, at the end of the prompt."""
-        await self.end_step(interrupted=interrupted)
+    async def finish(self, *, interrupted: bool, broken: str = "") -> None:
+        """End the last step, at the end of the prompt; the arguments are those of `end_step`."""
+        await self.end_step(interrupted=interrupted, broken=broken)
 
     async def leave_files(self) -> None:
         """Look at the files once more, for what the agent changed outside of its calls."""

@@ -21,6 +21,7 @@ from uuid import uuid4
 import acp
 from acp import RequestError, schema
 
+from kimi_tui.app_paths import bare_reason
 from kimi_tui.external.commands import bare_command, shell_line
 from kimi_tui.external.connection import AgentConnection
 from kimi_tui.external.looks import CHANGING, CallFacts, shown_path
@@ -318,7 +319,7 @@ class AgentServices(acp.Client):
         except FileNotFoundError as error:
             raise RequestError.resource_not_found(path) from error
         except OSError as error:
-            raise _refused(error.strerror or str(error)) from error
+            raise _refused(bare_reason(error)) from error
 
     async def write_text_file(
         self, session_id: str, path: str, content: str, **_: Any

@@ -28,7 +28,7 @@ from kimi_tui.soul.compaction import Compactor
 from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.inbox import Inbox
-from kimi_tui.soul.loop import AgentLoop, StepEnd
+from kimi_tui.soul.loop import INTERNAL, AgentLoop, StepEnd
 from kimi_tui.soul.messages import internal_kind
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
@@ -111,13 +111,14 @@ class AgentTurns(AgentLoop):
             except asyncio.CancelledError:
                 await run_to_completion(self._stop_prompt(connection, reader, asked))
                 raise
-            except Exception:
+            except Exception as error:
                 # The agent has failed, or the disk refuses what it says: it must not go on unseen.
                 if not asked.done():
                     await connection.cancel()
                 await services.stop()
                 with contextlib.suppress(StorageTrouble):
-                    await reader.finish(interrupted=True)
+                    words = error.message if isinstance(error, AgentFailed) else INTERNAL
+                    await reader.finish(interrupted=True, broken=one_line(words))
                 raise
             await services.stop()
             await reader.finish(interrupted=stop == "cancelled")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from kimi_tui.display_names import signal_name
 from kimi_tui.foreign_text import one_line
 from kimi_tui.futures.orders import Order
+from kimi_tui.pipes import pipes
 
 _MOST_LINE = 64 << 20
 _MOST_ERRORS = 4000
@@ -64,7 +65,7 @@ class StartServer:
         arguments: list[str] = []
         try:
             for key in self._keys:
-                (read, write), (out, told), (errors, said) = os.pipe(), os.pipe(), os.pipe()
+                (read, write), (out, told), (errors, said) = pipes(3)
                 self._ends[key] = _Ends(write, out, errors)
                 theirs += [read, told, said]
                 arguments.append(f"{key}={read},{told},{said}")

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.foreign_text import one_line
 
 STDOUT = 1
@@ -57,7 +58,7 @@ class Output:
             if error is None:
                 written.set_result(None)
             else:
-                why = "" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+                why = "" if isinstance(error, BrokenPipeError) else reason_of(error)
                 written.set_exception(OutputGone(why))
 
         def tell(error: OSError | None) -> None:

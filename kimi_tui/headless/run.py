@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.base_url import shown_url
 from kimi_tui.config.model_choice import NeedsChoice
 from kimi_tui.config.settings import ConfigError
@@ -25,6 +26,7 @@ from kimi_tui.headless.options import HeadlessOptions
 from kimi_tui.headless.output import Output, OutputGone, complain, progress
 from kimi_tui.headless.standard_input import StandardInput
 from kimi_tui.headless.wire_lines import EventLines, json_line
+from kimi_tui.invocation import command_words
 from kimi_tui.launch import CannotOpen, Launch, launch_of
 from kimi_tui.program import CONFLICTS, DONE, FAILED, INTERRUPTED, TERMINATED, USAGE, VERSION
 from kimi_tui.wire import events as ev
@@ -205,7 +207,8 @@ class _Run:
             # The wire ends with the engine, and what is written with the wire.
             await following
         if self._code not in (DONE, USAGE) and not options.ephemeral:
-            complain(f"the session is kept. To resume it: kimi-tui --session {soul.session.id[:8]}")
+            command = command_words("--session", soul.session.id[:8])
+            complain(f"the session is kept. To resume it: {command}")
         return self._signal or (FAILED if self._is_output_gone else self._code)
 
     async def _tell_sandbox(self, launch: Launch, soul: KimiSoul) -> None:
@@ -280,7 +283,12 @@ class _Run:
         """Say how a turn ended: on standard error, and in the formats for scripts as the `result`."""
         for words in result.errors:
             complain(words)
-        if self._options.output != "text":
+        if self._options.output == "text":
+            if result.code not in (DONE, CONFLICTS) and result.answer and not self._options.quiet:
+                progress("The answer so far, which is incomplete:")
+                for line in result.answer.splitlines():
+                    progress(line)
+        else:
             has_prices = soul.model_name in self._launch.config.prices
             await self._write(json_line(result.as_json(soul.session.id, has_prices=has_prices)))
 
@@ -419,7 +427,7 @@ class _Run:
             await asyncio.to_thread(write)
         except OSError as error:
             self._code = FAILED
-            complain(f'"{path}" could not be written: {error.strerror or error}')
+            complain(f'"{path}" could not be written: {reason_of(error, named_in_text=path)}')
 
 
 def _first_line(soul: KimiSoul) -> str:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.config.settings import ConfigError
 
 _MOST_BYTES = 1_000_000
@@ -114,7 +115,7 @@ class Schema:
             return cls(json.loads(data))
         except OSError as error:
             raise ConfigError(
-                f'--json-schema: "{file}" cannot be read: {error.strerror or error}'
+                f'--json-schema: "{file}" cannot be read: {reason_of(error, named_in_text=file)}'
             ) from error
         except (ValueError, RecursionError) as error:
             raise ConfigError(f'--json-schema: "{file}" is not JSON: {error}') from error

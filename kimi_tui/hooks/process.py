@@ -159,7 +159,7 @@ class _Process:
                     try:
                         code = self._supervised.exit_code(0)
                     except OSError as error:
-                        return HookEnd("not started", errors=str(error.strerror).encode())
+                        return HookEnd("not started", errors=reason_of(error).encode())
                     if code is None and self._supervised.at_end:
                         # The hook has ended its supervisor.
                         code = -signal.SIGKILL

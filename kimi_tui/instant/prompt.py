@@ -56,6 +56,8 @@ _KITTY_POPPED = "\x1b[<u"
 _LEAVE = f"\x1b[?2004l\x1b[?7h{_KITTY_POPPED}\x1b[?1049l\x1b[?25h"
 _KEEP_S = 5.0
 """The most seconds that the end waits until typed text is stored."""
+_GIVE_BACK_S = 1.0
+"""The most seconds that the end waits for a terminal that accepts no output."""
 _KEEP = ("-P", "-c", "from kimi_tui.instant.keep import main; main()")
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
@@ -75,7 +77,7 @@ class InstantPrompt:
 
     Attributes:
         ready: set by the app when its first frame can be drawn.
-        is_taken_over: set by the app when the prompt has all that was typed.
+        n_taken: set by the app: of how many pieces of `Ahead.rest` its prompt has the keys; -1 while it lacks `Ahead.text`, too.
         attributes: the settings of the terminal before it was taken.
     """
 
@@ -91,7 +93,7 @@ class InstantPrompt:
         kept_with: tuple[str, ...] = (),
     ) -> None:
         self.ready = Event()
-        self.is_taken_over = False
+        self.n_taken = -1
         self.attributes: list[Any] = []
         self._page = page
         self._glyphs = glyphs
@@ -106,6 +108,9 @@ class InstantPrompt:
         self._size = (0, 0)
         self._is_resized = False
         self._is_over = False
+        self._is_ending = False
+        """Whether the end has begun: signals change nothing any more."""
+        self._is_stopping = False
         self._painting = Lock()
         self._has_terminal = False
         self._answered = ""
@@ -190,16 +195,17 @@ class InstantPrompt:
 
     def restore(self) -> None:
         """Stop, store typed text that the app does not have, and restore the terminal unless the app's driver does that."""
+        self._is_ending = True
         self._stop()
-        self._give_terminal_back()
-        self._keep()
-
-    def _give_terminal_back(self) -> None:
-        if not self._has_terminal:
-            return
-        self._has_terminal = False
-        self._give_back()
-        for number, handler in self._before.items():
+        if self._has_terminal:
+            self._has_terminal = False
+            # A terminal that accepts nothing must not keep the text from being stored.
+            giving = Thread(target=self._give_back, name="terminal given back", daemon=True)
+            giving.start()
+            giving.join(_GIVE_BACK_S)
+        self.keep()
+        before, self._before = self._before, {}
+        for number, handler in before.items():
             if signal.getsignal(number) in (self._ended, self._resized, self._stopped):
                 signal.signal(number, handler)
 
@@ -208,16 +214,19 @@ class InstantPrompt:
             termios.tcsetattr(self._input, termios.TCSANOW, self.attributes)
         self._write(self._leave)
 
-    def _keep(self) -> None:
+    def keep(self) -> None:
         """Have a process store the typed text that the app does not have, and wait for its end.
 
         It imports nothing: a signal may have come within an import.
         """
         ahead = self._typed.result()
-        data = b"".join((ahead.text.encode(), *(piece for _, piece in ahead.rest)))
+        text = ahead.text if self.n_taken < 0 else ""
+        rest = ahead.rest[max(0, self.n_taken) :]
+        data = b"".join((text.encode(), *(piece for _, piece in rest)))
         kept_with, self._kept_with = self._kept_with, ()
-        if not kept_with or not data or self.is_taken_over:
+        if not kept_with or not data:
             return
+        until = time.monotonic() + _KEEP_S
         nowhere = -1
         with suppress(OSError, NotImplementedError):
             (theirs, ours), (ended, ends) = os.pipe(), os.pipe()
@@ -239,12 +248,18 @@ class InstantPrompt:
                 os.close(theirs)
                 os.close(ends)
                 theirs = ends = -1
+                # A long paste does not fit into the pipe, and the process may hang.
+                os.set_blocking(ours, False)
                 told = b"\0".join((*map(os.fsencode, kept_with), data))
-                while told:
-                    told = told[os.write(ours, told) :]
-                os.close(ours)
-                ours = -1
-                select.select([ended], [], [], _KEEP_S)
+                while (left_s := until - time.monotonic()) > 0:
+                    over, free, _ = select.select([ended], [ours] if told else [], [], left_s)
+                    if over:
+                        break
+                    if free:
+                        told = told[os.write(ours, told) :]
+                    if not told and ours >= 0:
+                        os.close(ours)
+                        ours = -1
             finally:
                 for one in (theirs, ours, ended, ends, nowhere):
                     if one >= 0:
@@ -359,17 +374,25 @@ class InstantPrompt:
         self._call()
 
     def _stopped(self, number: int, frame: FrameType | None) -> None:
+        if self._is_ending or self._is_stopping:
+            return
+        # A second signal comes within this one, which has the lock.
+        self._is_stopping = True
         with self._painting:
             self._give_back()
             os.kill(os.getpid(), signal.SIGSTOP)
-            self._make_raw()
+            # The terminal may be gone by now.
+            with suppress(OSError, termios.error):
+                self._make_raw()
             self._is_resized = True
             self._write(self._enter)
+        self._is_stopping = False
         self._call()
 
     def _ended(self, number: int, frame: FrameType | None) -> None:
-        self.restore()
-        os._exit(128 + number)
+        if not self._is_ending:
+            self.restore()
+            os._exit(128 + number)
 
 
 def _painted_cells(row: Sequence[Cells]) -> str:

@@ -129,8 +129,19 @@ class _CallDraft:
     extras: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """What one attempt of a call has streamed. `n_chars` counts reasoning, text and arguments."""
+
+    parts: list[_PartDraft] = field(default_factory=list[_PartDraft])
+    calls: dict[int, _CallDraft] = field(default_factory=dict[int, _CallDraft])
+    n_chars: int = 0
+
+
 class Collector:
     """Joins the items of one answer into the message that is stored: reasoning, text and tool calls in order.
+
+    Of the attempts that failed it keeps the one that brought most, for the case that none is completed.
 
     Args:
         provider: stored with the reasoning, which is only sent back to the provider and model that wrote it.
@@ -144,32 +155,45 @@ class Collector:
     def __init__(self, provider: str = "", model: str = "") -> None:
         self._provider = provider or None
         self._model = model or None
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget everything that was collected, before another attempt."""
-        self._parts: list[_PartDraft] = []
-        self._calls: dict[int, _CallDraft] = {}
+        self._longest = _Attempt()
+        self._attempt = _Attempt()
         self.usage: Usage | None = None
         self.finish: Finished | None = None
+
+    def begin_again(self) -> None:
+        """Begin another attempt, after the present one failed."""
+        if self._attempt.n_chars >= self._longest.n_chars:
+            self._longest = self._attempt
+        self._attempt = _Attempt()
+        self.usage = self.finish = None
+
+    def take_longest(self) -> bool:
+        """Go back to the earlier attempt that brought more than the present one; return whether there is one."""
+        if self._longest.n_chars <= self._attempt.n_chars:
+            return False
+        self._attempt = self._longest
+        return True
 
     def add(self, item: StreamItem) -> None:
         """Take one more item of the stream."""
         match item:
             case TextDelta(text):
                 self._part(None).pieces.append(text)
+                self._attempt.n_chars += len(text)
             case ThinkDelta(text, key, details):
                 part = self._part(key)
                 part.pieces.append(text)
+                self._attempt.n_chars += len(text)
                 for entry in details:
                     part.add_detail(entry)
             case TextWasThought():
                 self._take_as_thought()
             case ToolCallDelta(position, call_id, name, arguments, extras):
-                call = self._calls.setdefault(position, _CallDraft())
+                call = self._attempt.calls.setdefault(position, _CallDraft())
                 call.id = call.id or call_id
                 call.name = call.name or name
                 call.pieces.append(arguments)
+                self._attempt.n_chars += len(arguments)
                 call.extras.update(extras or {})
             case Usage():
                 self.usage = item
@@ -181,37 +205,40 @@ class Collector:
     @property
     def thinking(self) -> str:
         """The reasoning so far."""
-        return "".join(chain.from_iterable(part.pieces for part in self._parts if part.key))
+        return "".join(chain.from_iterable(part.pieces for part in self._attempt.parts if part.key))
 
     def _take_as_thought(self) -> None:
         """Turn all text so far into one part of reasoning, together with the reasoning that came before it."""
-        whole = next((part for part in self._parts if part.key), _PartDraft("think_tag"))
-        whole.pieces = [piece for part in self._parts for piece in part.pieces]
-        whole.details = [one for part in self._parts for one in part.details]
-        self._parts = [whole]
+        parts = self._attempt.parts
+        whole = next((part for part in parts if part.key), _PartDraft("think_tag"))
+        whole.pieces = [piece for part in parts for piece in part.pieces]
+        whole.details = [one for part in parts for one in part.details]
+        self._attempt.parts = [whole]
 
     def _part(self, key: str | None) -> _PartDraft:
-        last = self._parts[-1] if self._parts else None
+        parts = self._attempt.parts
+        last = parts[-1] if parts else None
         if last is None or (last.key is None) != (key is None):
             last = _PartDraft(key)
-            self._parts.append(last)
+            parts.append(last)
         elif key == "reasoning_details":
             last.key = key  # the details decide on the key, whichever chunk brought them
         return last
 
-    async def whole(self, *, interrupted: bool = False) -> Message | None:
+    async def whole(self, *, interrupted: bool = False, broken: str = "") -> Message | None:
         """Return `message(...)`, in a thread if it is long: an answer with thousands of calls takes tens of milliseconds."""
-        make = partial(self.message, interrupted)
-        return await asyncio.to_thread(make) if len(self._calls) > MANY else make()
+        make = partial(self.message, interrupted, broken)
+        return await asyncio.to_thread(make) if len(self._attempt.calls) > MANY else make()
 
-    def message(self, interrupted: bool = False) -> Message | None:
+    def message(self, interrupted: bool = False, broken: str = "") -> Message | None:
         """Return the message so far, or None if there is nothing to store.
 
         Args:
-            interrupted: the stream was stopped; the message is marked, and calls with incomplete arguments are dropped.
+            interrupted: the stream ended early; the message is marked, and calls with incomplete arguments are dropped.
+            broken: the failure that ended it; empty if the user did.
         """
         parts: list[ContentPart] = []
-        for part in self._parts:
+        for part in self._attempt.parts:
             words = lenient_json.without_surrogates("".join(part.pieces))
             if part.key is None:
                 if words:
@@ -228,7 +255,7 @@ class Collector:
                 )
         parts = _empty_thought_first(parts)
         calls: list[ToolCall] = []
-        for _, call in sorted(self._calls.items()):
+        for _, call in sorted(self._attempt.calls.items()):
             arguments = lenient_json.without_surrogates("".join(call.pieces))
             if interrupted and not (call.name and lenient_json.is_object(arguments)):
                 continue
@@ -241,6 +268,7 @@ class Collector:
             content=parts,
             tool_calls=calls or None,
             interrupted=True if interrupted else None,
+            broken=broken or None,
         )
 
 
@@ -253,7 +281,7 @@ def _empty_thought_first(parts: list[ContentPart]) -> list[ContentPart]:
 
 @dataclass(frozen=True, slots=True)
 class RetryNotice:
-    """A failed attempt that will be tried again after `wait_s` seconds; its partial text is discarded.
+    """A failed attempt that will be tried again after `wait_s` seconds; the next attempt's text takes the place of its text.
 
     `left_s` is the number of seconds for which an overload is still waited out; 0 if attempts are counted instead.
     """
@@ -476,7 +504,7 @@ async def stream_answer(
                     notice.wait_s,
                 )
                 # Before the notice is seen, as its reader may look into the collector.
-                answer.clear()
+                answer.begin_again()
                 yield notice
                 raise TryAgain from error
 

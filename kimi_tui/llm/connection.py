@@ -12,8 +12,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
-import httpcore2
-import httpx2
+from kimi_tui.late_imports import deferred
+
+with deferred("socksio", "anyio.streams.tls"):
+    # Proxies that speak SOCKS, and TLS: each is executed with the first connection that needs it.
+    import httpcore2
+    import httpx2
 
 _HELD_BYTES = 16 * 1024
 """Bytes. Less than this is held back until more is written or the answer is read."""

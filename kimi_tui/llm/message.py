@@ -121,7 +121,8 @@ class ToolCall(_Stored):
 class Message(_Stored):
     """One message of the conversation, in its stored form.
 
-    `interrupted` marks an assistant message whose stream was stopped; it is never sent.
+    `interrupted` marks an assistant message whose stream ended early; the user stopped it, or if `broken` is set, that failure
+    ended it. Neither is ever sent.
     """
 
     role: Role
@@ -130,6 +131,7 @@ class Message(_Stored):
     tool_call_id: str | None = None
     name: str | None = None
     interrupted: bool | None = None
+    broken: str | None = None
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Message:

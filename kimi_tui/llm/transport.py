@@ -27,7 +27,7 @@ from h11._readers import READERS, ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 
 from kimi_tui.base_url import is_loopback
-from kimi_tui.late_imports import called_later, deferred
+from kimi_tui.late_imports import called_later, deferred, left_out
 from kimi_tui.llm.connection import OnePieceTransport
 from kimi_tui.llm.errors import (
     AnswerOverdueError,
@@ -64,6 +64,8 @@ _SHAPES = (
 """The library's types of requests and answers, which take an eighth of the memory and are not used here."""
 _FUNCTIONS = ("openai.lib._parsing", "openai.lib._tools")
 """Modules of its functions for schemas of Python classes, which execute the types of chats."""
+_CLOUDS = ("openai.lib.azure", "openai.lib.bedrock")
+"""Its clients of two clouds with ways of their own to log in, which take an eighth of its import and are not used here."""
 _OTHER_CLIENT = "openai._vendor.httpx_aiohttp"
 """The library's adapter of another HTTP library, which it imports where that is installed; that takes as long as all the rest of it."""
 _CONNECTION = ("anyio._backends._asyncio", "httpcore2")
@@ -452,7 +454,7 @@ def preload() -> None:
             # An entry of None has the import of that name fail, and the library does without it.
             cast("dict[str, object]", sys.modules)[_OTHER_CLIENT] = None
         try:
-            with deferred(*_SHAPES), called_later(*_FUNCTIONS):
+            with deferred(*_SHAPES), called_later(*_FUNCTIONS), left_out(*_CLOUDS):
                 from openai import AsyncOpenAI
         finally:
             if cast("dict[str, object]", sys.modules).get(_OTHER_CLIENT, "") is None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from kimi_tui import lenient_json
-from kimi_tui.app_paths import make_private, mcp_files, short
+from kimi_tui.app_paths import make_private, mcp_files, reason_of, short
 from kimi_tui.base_url import host_of, is_loopback
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
@@ -168,7 +168,7 @@ def configured(work_dir: Path) -> Found:
         except FileNotFoundError:
             continue
         except (BadEntry, OSError) as error:
-            why = error if isinstance(error, BadEntry) else error.strerror or error
+            why = reason_of(error, named_in_text=path)
             problems.append(f"The MCP servers of {short(path)} cannot be read: {why}.")
             continue
         for name, entry in entries.items():

@@ -34,11 +34,11 @@ from pydantic import ValidationError
 
 from kimi_tui import lenient_json
 from kimi_tui.app_paths import data_dir, make_private
-from kimi_tui.base_url import is_loopback
+from kimi_tui.base_url import is_loopback, literal_address
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import BadEntry, ServerConfig, check_encryption
-from kimi_tui.tools.web.addresses import is_public, literal_address
+from kimi_tui.tools.web.addresses import is_public
 
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
 

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from kimi_tui.app_paths import make_private
+from kimi_tui.app_paths import make_private, reason_of
 from kimi_tui.display_names import signal_name
 from kimi_tui.filesystem import open_regular
 from kimi_tui.foreign_text import one_line
 from kimi_tui.mcp.config import BadEntry
+from kimi_tui.pipes import pipes
 from kimi_tui.tools.prepared import SupervisedCommand, started_alone
 from kimi_tui.tools.programs import find_program
 from kimi_tui.tools.supervised import Supervised
@@ -102,9 +103,7 @@ class ServerProcess:
     """
 
     def __init__(self, start: ServerStart, log: Path) -> None:
-        theirs_in, self.stdin = os.pipe()
-        self.stdout, theirs_out = os.pipe()
-        errors, theirs_errors = os.pipe()
+        (theirs_in, self.stdin), (self.stdout, theirs_out), (errors, theirs_errors) = pipes(3)
         mark = uuid4().hex
         command = SupervisedCommand(
             start.argv, str(start.work_dir), start.environ, start.words, mark
@@ -153,7 +152,7 @@ class ServerProcess:
         try:
             code = self._supervised.exit_code(timeout_s)
         except OSError as error:
-            return f"it could not be started: {one_line(str(error.strerror))}"
+            return f"it could not be started: {reason_of(error)}"
         if code is None:
             return "it exited" if self._supervised.at_end else ""
         if code < 0:

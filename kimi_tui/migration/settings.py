@@ -18,7 +18,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from kimi_tui import lenient_json
-from kimi_tui.app_paths import config_dir, home_dir, short
+from kimi_tui.app_paths import config_dir, home_dir, reason_of, short
 from kimi_tui.config.permissions import FILE_NAME, ProjectPermissions
 from kimi_tui.filesystem import read_regular
 from kimi_tui.foreign_text import clean_source, one_line, visible
@@ -528,7 +528,7 @@ class _SettingsFinder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = reason_of(error, named_in_text=path)
             self.remarks.append(f"{one_line(short(path))} cannot be read: {reason}.")
             return None
 

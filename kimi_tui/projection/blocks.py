@@ -194,6 +194,11 @@ class UserBlock(Block):
         """Whether a rewind to its checkpoint is possible; false while it is queued, or if it was not sent, as it has none."""
         return self.stretch.live and not (self.replaced or self.queued or self.unsent)
 
+    @property
+    def apart(self) -> str:
+        """Why the conversation does not have the message, in words; empty if it has it, or had it."""
+        return "queued" if self.queued else "not sent" if self.unsent else ""
+
     def write(self, text: str) -> None:
         """Set the text."""
         self.text = clean(text)
@@ -299,8 +304,9 @@ class ToolBlock(Block):
     context, an estimate (`tokens_estimated`) until the next model call reports usage.
 
     For a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
-    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `is_own` is true for a
-    command that the user ran. `was_killed` is true if the end of the program stopped it, and not the user. `agent` is the state of
+    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `n_ignored` and `ignored` are likewise the new ones that
+    a rule ignores, which are not among the others. `is_own` is true for a
+    command that the user ran. `stopped_by` says what stopped it, an `exit` of the program or a `failure` of the answer. `agent` is the state of
     the sub-agent that the call started.
     """
 
@@ -323,8 +329,10 @@ class ToolBlock(Block):
     n_changed: int = 0
     n_lost: int = 0
     lost: tuple[str, ...] = ()
+    n_ignored: int = 0
+    ignored: tuple[str, ...] = ()
     is_own: bool = False
-    was_killed: bool = False
+    stopped_by: Literal["user", "exit", "failure"] = "user"
     agent: AgentChanged | None = None
 
     @property
@@ -573,7 +581,8 @@ class BlockList:
         stretches: the stretches of the line, oldest first; only the last one, with the blocks from `base` on, is live.
         checkpoint, uid: the newest checkpoint of the live line; None between a revert and the next checkpoint.
         number: the `number` of the first message after it.
-        attempt: the keys of the blocks that the running attempt of a model call has streamed; they are removed if it is retried.
+        attempt: the keys of the blocks that the running attempt of a model call has streamed.
+        replaced: the keys of those that earlier attempts have streamed; the first block of the next attempt takes their place.
         pins: the pinned messages, each as the uid of its checkpoint and its index after that.
     """
 
@@ -585,6 +594,7 @@ class BlockList:
     uid: str = ""
     number: int = 0
     attempt: set[int] = field(default_factory=set[int])
+    replaced: set[int] = field(default_factory=set[int])
     pins: frozenset[tuple[str, int]] = frozenset()
     _next_key: int = 0
     _found: int = 0
@@ -674,4 +684,44 @@ class BlockList:
     def forget_point(self) -> None:
         """Forget the current checkpoint: the live line has changed, and its next checkpoint was not published yet."""
         self.checkpoint, self.uid, self.number = None, "", 0
+        self.keep_attempts()
+
+    def keep_attempts(self) -> None:
+        """Keep all that was streamed: the call has ended."""
         self.attempt.clear()
+        self.replaced.clear()
+
+    def retry_attempt(self) -> None:
+        """Have the blocks of the running attempt stay until the next attempt streams its first one: it failed."""
+        self.replaced |= self.attempt
+        self.attempt.clear()
+
+    def append_of_attempt(self, block: Block) -> Change:
+        """Append a block that the running attempt streams, in place of those of earlier attempts."""
+        change = self._drop(self.replaced)
+        self.attempt.add(block.key)
+        return both(change, self.append(block))
+
+    def drop_replaced(self) -> Change:
+        """Remove the blocks of the attempts that failed."""
+        return self._drop(self.replaced)
+
+    def drop_attempts(self) -> Change:
+        """Remove the blocks of all attempts of a call, none of which is in the context."""
+        return both(self._drop(self.replaced), self._drop(self.attempt))
+
+    def _drop(self, keys: set[int]) -> Change:
+        """Remove the blocks with these keys, which are among the newest, and forget the keys."""
+        first = None
+        for index in range(len(self.blocks) - 1, -1, -1):
+            if not keys:
+                break
+            key = self.blocks[index].key
+            if key in keys:
+                keys.discard(key)
+                if index >= self.end:
+                    self.tail -= 1
+                del self.blocks[index]
+                first = index
+        keys.clear()
+        return Change(first)

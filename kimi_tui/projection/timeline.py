@@ -32,6 +32,7 @@ from kimi_tui.projection.world_lines import LeftLine, LineEdit
 from kimi_tui.tool_cards import AGENT_NAMES, DiffBlock, card_of, short_name
 from kimi_tui.wire.events import (
     AgentChanged,
+    AnswerBroken,
     ApprovalRequest,
     CheckpointCreated,
     CompactionEnd,
@@ -76,6 +77,8 @@ class StepTracker:
 
     def __init__(self) -> None:
         self._said = ""
+        self._is_kept = False
+        """Whether the answer of the step broke off and is kept."""
         self._open: dict[str, _OpenCall] = {}
         self._files: set[str] = set()
         self._dmails: list[CallNode] = []
@@ -87,6 +90,7 @@ class StepTracker:
     def begin(self) -> None:
         """Begin a step at a new checkpoint."""
         self._said = ""
+        self._is_kept = False
         self._files = set()
 
     def end(self) -> None:
@@ -106,6 +110,11 @@ class StepTracker:
         head.words = one_line(unmarked(said))[:LABEL_LIMIT]
         return head
 
+    def broken(self, head: CheckpointNode | None) -> CheckpointNode | None:
+        """Keep what was streamed of an answer that broke off."""
+        self._is_kept = True
+        return self.settle(head)
+
     def undelivered(self, head: CheckpointNode | None) -> CheckpointNode | None:
         """End the step without a revert: its D-Mails were not delivered."""
         unsent, self._dmails = self._dmails, []
@@ -120,6 +129,8 @@ class StepTracker:
 
     def drop_attempt(self, head: CheckpointNode | None) -> CheckpointNode | None:
         """Drop the streamed text of the model call, which is retried."""
+        if self._is_kept:
+            return None
         self._said = ""
         self._open.clear()
         if head is None or not head.calls or any(call.size_chars for call in head.calls):
@@ -288,6 +299,10 @@ class TimelineModel:
         # The indexes of the live checkpoints before which futures branch off.
         self._grown_at: frozenset[int] = frozenset()
 
+    def held(self) -> list[object]:
+        """Return the objects of which a long session has thousands."""
+        return [*self.tree.live, *self.lines.figures.held(), *self.rows.built]
+
     def apply(self, record: EventRecord) -> bool:
         """Apply one event; return whether anything that is drawn may have changed."""
         self.changed = NO_CHANGE
@@ -342,6 +357,8 @@ class TimelineModel:
                     self.tree.head.touch()
             case StepRetry():
                 self._relabel(self._steps.drop_attempt(self.tree.head))
+            case AnswerBroken():
+                self._relabel(self._steps.broken(self.tree.head))
             case ContextReverted() as event:
                 self._reverted(event, record.at)
             case CompactionEnd() as event:

@@ -290,6 +290,11 @@ class TimelineRows:
         return self._complete_rows()[index]
 
     @property
+    def built(self) -> Sequence[TimelineRow]:
+        """The rows that exist already."""
+        return self._rows
+
+    @property
     def needle(self) -> str:
         """The text that rows are filtered by, in lower case; empty for no filter."""
         return self._builder.needle

@@ -8,13 +8,14 @@ and commands all use these figures.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kimi_tui.wire.events import (
     SUMMARIES,
     SWITCHES,
+    AnswerBroken,
     CheckpointCreated,
     CompactionEnd,
     ContextReverted,
@@ -69,6 +70,10 @@ def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
 
 class CheckpointTokens:
     """The tokens in the window before each checkpoint of a session, on any line, and after D-Mails and compactions, by uid."""
+
+    def held(self) -> Iterable[TokenFigure]:
+        """Return the figures, of which a long session has thousands."""
+        return self._known.values()
 
     def __init__(self) -> None:
         self._known: dict[str, TokenFigure] = {}
@@ -294,6 +299,9 @@ class GaugeModel:
                 return self._stream(text)
             case ToolCall(arguments=text) | ToolCallPart(arguments=text):
                 return self._stream(text)
+            case AnswerBroken():
+                self._told = None
+                return False
             case StepRetry() | StepInterrupted(failed=True):
                 return self._drop_streamed()
             case StatusUpdate() as status:

@@ -12,6 +12,7 @@ from typing import cast
 from kimi_tui.display_names import some_of, unmarked
 from kimi_tui.foreign_text import clean, one_line, shown_name
 from kimi_tui.projection.blocks import NOTHING, BlockList, Change, ToolBlock, ToolState, both
+from kimi_tui.prompts import CUT_OFF
 from kimi_tui.tool_cards import AGENT_NAMES, LIKELY_KEYS, Card, short_name
 from kimi_tui.wire.events import (
     AgentChanged,
@@ -118,7 +119,17 @@ def changed_words(block: ToolBlock) -> str:
     if block.n_lost >= block.n_changed:
         return f"{files} changed, cannot be restored"
     named = f" ({some_of(block.lost, NAMED_LOST, block.n_lost)})" if block.lost else ""
-    return f"{files} changed, {block.n_lost:,} of them{named} cannot be restored"
+    return f"{files} changed, {block.n_lost:,} of them cannot be restored{named}"
+
+
+def ignored_words(block: ToolBlock) -> str:
+    """Return a sentence about the new files that a rule ignores; empty if there are none."""
+    if not block.n_ignored:
+        return ""
+    named = some_of(block.ignored, NAMED_LOST, block.n_ignored)
+    if block.n_ignored == 1:
+        return f"New and ignored, so a rewind does not delete it: {named}"
+    return f"New and ignored, so a rewind does not delete them: {named}"
 
 
 NAMED = 8
@@ -176,8 +187,7 @@ class ToolCalls:
         block.target = target(block.card, block.arguments, self.work_dir)
         block.agent = self._agents.get(event.key)
         self._open[event.key] = block
-        self._list.attempt.add(block.key)
-        return self._list.append(block)
+        return self._list.append_of_attempt(block)
 
     def more(self, key: str, arguments: str) -> Change:
         """Append a chunk of a call's arguments."""
@@ -197,7 +207,7 @@ class ToolCalls:
 
     def started(self, event: ToolStarted, at: float) -> Change:
         """Note that a tool runs."""
-        self._list.attempt.clear()
+        self._list.keep_attempts()
         change = NOTHING
         if event.key not in self._open and (again := self._ended(event.key)) is not None:
             # A sub-agent goes on whose call had ended with a stop.
@@ -241,11 +251,13 @@ class ToolCalls:
         self._changed.pop(event.key, None)
         if block is None:
             return NOTHING
-        self._list.attempt.clear()
+        self._list.keep_attempts()
         if event.rejected:
             block.state = "rejected"
         elif event.interrupted:
             block.state = "stopped"
+            if event.message == CUT_OFF:
+                block.stopped_by = "failure"
         else:
             block.state = "failed" if event.is_error else "done"
         block.output = event.output
@@ -276,6 +288,9 @@ class ToolCalls:
                 block.n_lost += event.lost
                 lost = (shown_name(path[:PATH_LIMIT]) for path in event.lost_paths)
                 block.lost = (*block.lost, *lost)[:NAMED_LOST]
+                block.n_ignored += event.ignored
+                ignored = (shown_name(path[:PATH_LIMIT]) for path in event.ignored_paths)
+                block.ignored = (*block.ignored, *ignored)[:NAMED_LOST]
                 block.touch()
                 return Change(index)
         return NOTHING
@@ -384,9 +399,15 @@ class ToolCalls:
         self._undelivered = []
         return change
 
-    def dropped(self) -> None:
-        """Drop the calls that were being streamed, as the attempt failed."""
-        self._open = {key: block for key, block in self._open.items() if block.state != "writing"}
+    def dropped(self) -> Change:
+        """Stop the calls that were being streamed, as the attempt failed."""
+        change = NOTHING
+        for key, block in list(self._open.items()):
+            if block.state == "writing":
+                block.state, block.stopped_by = "stopped", "failure"
+                change = both(change, self._list.touched(block))
+                del self._open[key]
+        return change
 
     def stop(self) -> Change:
         """End the turn: calls without a result are marked as stopped."""

@@ -45,6 +45,7 @@ from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.wire.events import (
     SUMMARIES,
     AgentChanged,
+    AnswerBroken,
     ApprovalRequest,
     ApprovalResolved,
     CheckpointCreated,
@@ -99,6 +100,7 @@ WAYS_ON: dict[FailureKind, str] = {
     "steps": "",
     "budget": "",
 }
+_CONTINUE = "What came of the answer is kept. Press Enter to continue it."
 _MESSAGES = (UserBlock, ThoughtBlock, AgentBlock, ToolBlock, DMailBlock, CompactionBlock)
 
 B = TypeVar("B", bound=Block)
@@ -270,6 +272,7 @@ class Reverts:
             error = blocks.new(ErrorBlock, at)
             error.title = _NOT_COMPACTED
             error.reason = one_line(event.error)
+            error.advice = one_line(event.advice)
             return both(change, blocks.append(error))
         if card is None:
             card = blocks.new(CompactionBlock, at)
@@ -653,6 +656,8 @@ class TranscriptModel:
         """The checkpoint of a turn whose message was not published yet."""
         self._begun: UserBlock | None = None
         """The message with which the turn began, until its checkpoint is told."""
+        self._is_broken = False
+        """Whether the answer of the running step broke off and is kept."""
         self._had_pins = False
         """Whether a message was ever pinned."""
         self._pause: ApprovalRequest | None = None
@@ -735,7 +740,8 @@ class TranscriptModel:
             case TurnEnd():
                 return self._turn_end(event, at)
             case StepBegin():
-                self._list.attempt.clear()
+                self._list.keep_attempts()
+                self._is_broken = False
                 return both(self._calls.step_over(), self._speech.settle(at))
             case ToolOutput(key, text):
                 return self._calls.output(key, text)
@@ -754,19 +760,25 @@ class TranscriptModel:
                 change = self._speech.settle(at)
                 return both(change, self._reverts.carried(summary, at)) if summary else change
             case StepRetry():
-                self._calls.dropped()
-                return self._speech.retry(event, at)
+                return both(self._calls.dropped(), self._speech.retry(event, at))
             case StepInterrupted(failed=failed):
                 # The end of the turn reports the failure.
                 return NOTHING if failed else self._speech.stopped(at)
+            case AnswerBroken():
+                self._is_broken = True
+                return self._speech.broken(at)
             case ContextReverted():
                 return self._reverted(event, told, at)
             case CompactionBegin():
                 return both(self._speech.settle(at), self._reverts.compacting(event, at))
             case CompactionEnd():
+                dropped = NOTHING
                 if not event.error:
                     self._steps.cut(0)
-                return both(self._speech.end_retry(), self._reverts.compacted(event, told, at))
+                    # The model found the context too long within an answer, which it begins anew.
+                    dropped = self._list.drop_replaced()
+                dropped = both(dropped, self._speech.end_retry())
+                return both(dropped, self._reverts.compacted(event, told, at))
             case ApprovalRequest(kind="dmail"):
                 return self._calls.dmails_wait()
             case ApprovalRequest(kind="pause"):
@@ -849,19 +861,20 @@ class TranscriptModel:
         self.streaming = False
         dropped = NOTHING
         if event.kind:
-            self._calls.dropped()
-            dropped = self._speech.drop_attempt()
+            dropped = both(self._calls.dropped(), self._list.drop_attempts())
         change = both(self._not_sent(), both(self._speech.settle(at), self._calls.stop()))
         change = both(dropped, change)
         change = both(change, self._calls.step_over())
-        self._list.attempt.clear()
+        self._list.keep_attempts()
+        is_broken, self._is_broken = self._is_broken, False
         if event.killed:
             change = both(change, self._speech.killed())
         if event.reason == "error":
             error = self._list.new(ErrorBlock, at)
             error.title = TITLES[event.kind]
             error.reason = one_line(event.error)
-            error.advice = f"{one_line(event.advice)} {WAYS_ON[event.kind]}".strip()
+            way_on = _CONTINUE if is_broken and event.kind == "model" else WAYS_ON[event.kind]
+            error.advice = f"{one_line(event.advice)} {way_on}".strip()
             last = self._list.last
             if (
                 isinstance(last, ErrorBlock)
@@ -1067,8 +1080,7 @@ class OpenText:
         change = self.close(at, change)
         block = self._list.new(kind, at)
         block.stream.add(text.lstrip("\n"))
-        self._list.attempt.add(block.key)
-        return both(change, self._list.append(block))
+        return both(change, self._list.append_of_attempt(block))
 
     def close(self, at: float, change: Change = NOTHING) -> Change:
         """Close the open block, as something else begins."""
@@ -1087,8 +1099,9 @@ class OpenText:
         return self.close(at, self.end_retry())
 
     def retry(self, event: StepRetry, at: float) -> Change:
-        """Remove the streamed text of a failed model call, and add the countdown to the next attempt."""
-        change = both(self.drop_attempt(), self.end_retry())
+        """Close the streamed text of a failed model call, and add the countdown to the next attempt, whose text replaces it."""
+        change = self.settle(at)
+        self._list.retry_attempt()
         block = self._list.new(RetryBlock, at)
         block.reason = one_line(event.reason)
         block.attempt = event.attempt
@@ -1099,23 +1112,21 @@ class OpenText:
         self._retry = block
         return both(change, self._list.append(block))
 
-    def drop_attempt(self) -> Change:
-        """Remove the streamed text of a failed model call, which is not in the context."""
-        blocks = self._list.blocks
-        first = len(blocks)
-        for index in range(len(blocks) - 1, -1, -1):
-            if blocks[index].key in self._list.attempt:
-                del blocks[index]
-                first = index
-        self._list.attempt.clear()
-        return Change(first)
-
     def end_retry(self) -> Change:
         """Remove the countdown to a retry, as the wait is over."""
         if self._retry is None:
             return NOTHING
         block, self._retry = self._retry, None
         return self._list.remove(block)
+
+    def broken(self, at: float) -> Change:
+        """Keep the streamed text of a failed model call, and add a row that it broke off."""
+        change = self.settle(at)
+        self._list.keep_attempts()
+        block = self._list.new(MarkBlock, at)
+        block.glyph = "stopped"
+        block.text = "The answer broke off here"
+        return both(change, self._list.append(block))
 
     def killed(self) -> Change:
         """Have the cards of the calls that were stopped say that the end of the program stopped them, and not the user."""
@@ -1125,14 +1136,14 @@ class OpenText:
             if not isinstance(one, ToolBlock):
                 break
             if one.state == "stopped":
-                one.was_killed = True
+                one.stopped_by = "exit"
                 change = both(change, self._list.touched(one))
         return change
 
     def stopped(self, at: float, *, killed: bool = False) -> Change:
         """Add a row that the turn was stopped, by the user or by the end of the program (`killed`), unless a card says so already."""
         change = self.settle(at)
-        self._list.attempt.clear()
+        self._list.keep_attempts()
         last = self._list.last
         if isinstance(last, MarkBlock) or (isinstance(last, ToolBlock) and last.state == "stopped"):
             return change

@@ -22,6 +22,10 @@ INTERRUPTED = "The user stopped this call before it ended. It may have taken eff
 """The result of a tool call that the user stopped."""
 NOT_BEGUN = "Not run: the user stopped the agent before this call began."
 """The result of a tool call that had not begun when the user stopped."""
+CUT_OFF = "Not run: the answer broke off before this call began."
+"""The result of a tool call in an answer that broke off."""
+KILLED = "kimi-tui exited during the answer."
+"""Why an answer broke off that was being written when the program was killed."""
 
 
 @cache

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kimi_tui import lenient_json
+from kimi_tui.app_paths import reason_of
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.session.aside import IMPORTED, made_aside
 from kimi_tui.session.errors import SessionError
@@ -173,7 +174,7 @@ def folder_list_error(share: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        return error.strerror or str(error)
+        return reason_of(error)
     if not isinstance(record, dict):
         return record or f"{FOLDER_LIST_NAME} is empty"
     return (

@@ -191,7 +191,7 @@ def message_of(record: dict[str, Any]) -> Message | None:
             known["tool_calls"] = whole
     if "content" not in known and "tool_calls" not in known:
         return None
-    for key in ("tool_call_id", "name"):
+    for key in ("tool_call_id", "name", "broken"):
         if not isinstance(known.get(key, ""), str):
             del known[key]
     if not isinstance(known.get("interrupted", False), bool):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.filesystem import Storage, open_regular, temporary_of
 from kimi_tui.session.aside import DELETED, at_work
 from kimi_tui.session.errors import SessionLocked, SessionNotFound, StorageTrouble, UnknownWorldLine
@@ -121,7 +122,7 @@ class SessionStore:
                 try:
                     os.close(open_regular(folder / LIVE_NAME))
                 except OSError as error:
-                    what = error.strerror
+                    what = reason_of(error, named_in_text=folder / LIVE_NAME)
                     found.append(f"{folder / LIVE_NAME}: {what}; this session is skipped.")
         return found
 

@@ -160,6 +160,7 @@ async def open_soul(
         # A rebuilt history has numbers of its own; the numbers of later records must still rise.
         ends = (*stored[-1:], *shown[-1:], *history.beside[-1:])
         newest = max((record.seq for record in ends), default=0)
+        newest = max(newest, history.newest)
         wire = Wire(newest + 1, tell)
         _publish_disk_troubles(context, wire)
         if main is not None:

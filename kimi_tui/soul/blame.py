@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.filesystem import read_regular
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import CheckpointNode
@@ -225,7 +226,9 @@ def blame_lines(
             f'"{path}" does not exist now. Restore it first: rewind to a checkpoint that has the file.'
         ) from None
     except OSError as error:
-        raise NoBlame(f'"{path}" cannot be read: {error.strerror or error}.') from error
+        raise NoBlame(
+            f'"{path}" cannot be read: {reason_of(error, named_in_text=root / path)}.'
+        ) from error
     text = text_of(content)
     if text is None:
         raise NoBlame(f'"{path}" is not a text file.')

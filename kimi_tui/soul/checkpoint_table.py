@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.timeline_tree import NOT_SENT, CheckpointNode
 from kimi_tui.projection.tokens import TokenFigure
+from kimi_tui.prompts import KILLED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.session import Session
 from kimi_tui.soul.history import session_history
@@ -209,8 +210,9 @@ def _kind(part: Segment, recorded: Sequence[EventRecord]) -> CheckpointKind:
     kind = part.kind
     if kind != "step":
         return kind
-    if any(message.interrupted for message in part.messages):
-        return "interrupted"
+    for message in part.messages:
+        if message.interrupted:
+            return "error" if message.broken and message.broken != KILLED else "interrupted"
     for record in recorded:
         match record.event:
             case (

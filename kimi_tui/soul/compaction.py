@@ -234,7 +234,7 @@ class SimpleCompaction:
         if not summary:
             raise CompactionFailed(
                 "The model wrote no summary.",
-                advice="The conversation is unchanged. Try /compact again.",
+                advice=f"Try another model with /model. {_OTHERWISE}",
             )
         return Compacted(
             summary,
@@ -396,6 +396,7 @@ class CompactionSpan:
 WHOLE = CompactionSpan()
 
 _REWIND = "Rewind to an earlier checkpoint"
+_OTHERWISE = "Rewind to an earlier checkpoint, or use /clear: both free context without a summary."
 _UNDO = "Undo the compaction with /undo and rewind to an earlier checkpoint"
 
 
@@ -532,15 +533,16 @@ class Compactor:
             if self._applied:
                 raise
             message = f"The conversation was not compacted: {error.message}"
-            self._failed(before, message)
-            raise CompactionFailed(message, advice=error.advice) from error
+            advice = error.advice or _OTHERWISE
+            self._failed(before, message, advice)
+            raise CompactionFailed(message, advice=advice) from error
         except Exception as error:
             if self._applied:
                 raise
             # A strategy of the user's own may raise any exception.
             log.exception("a compaction failed")
             message = f"The conversation was not compacted: {type(error).__name__} in the compaction code."
-            self._failed(before, message)
+            self._failed(before, message, log_words())
             raise CompactionFailed(message, advice=log_words()) from error
 
     def _replacement(
@@ -684,10 +686,12 @@ class Compactor:
         stay = [place for place in whole_groups(messages, pinned) if first <= place < end]
         return range(first, end), stay, pinned
 
-    def _failed(self, before: int, error: str) -> None:
+    def _failed(self, before: int, error: str, advice: str = "") -> None:
         # If the compaction was stopped while it was applied, it has happened and was published.
         if not self._applied:
-            self._conversation.wire.publish(CompactionEnd(before, before, error=error))
+            self._conversation.wire.publish(
+                CompactionEnd(before, before, error=error, advice=advice)
+            )
 
     def _budget(self, provider: ChatProvider, before: int, refused: bool) -> int:
         """Return the estimated tokens that the request may have: with room for the summary, and fewer than were refused."""

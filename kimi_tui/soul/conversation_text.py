@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import ImagePart, Message, TextPart, ThinkPart, ToolCall
 from kimi_tui.llm.tokens import estimate
 from kimi_tui.soul.messages import (
@@ -122,7 +123,11 @@ def _written(message: Message, caps: _Caps, names: dict[str, str]) -> str:
     lines = [shortened(_body(message, caps), caps.text)]
     lines += [_call(call, caps) for call in message.tool_calls or ()]
     if message.interrupted:
-        lines.append("(stopped by the user here)")
+        lines.append(
+            f"(the answer broke off here: {one_line(message.broken)})"
+            if message.broken
+            else "(stopped by the user here)"
+        )
     body = "\n".join(line for line in lines if line)
     return f"[{heading}]\n{body}" if body else ""
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from kimi_tui.app_paths import log_words, reason_of
+from kimi_tui.app_paths import bare_reason, log_words, reason_of
 from kimi_tui.display_names import some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.session.journal import JournalEntry
@@ -424,7 +424,7 @@ class FileHistory:
             outcome = await self.folder.run(self._tracker.carry_out, prepared)
         except OSError as error:
             log.warning("a restore could not be recorded", exc_info=error)
-            failed = dict.fromkeys(prepared.intent.paths, error.strerror or str(error))
+            failed = dict.fromkeys(prepared.intent.paths, bare_reason(error))
             outcome = Restored((), (), failed)
         self._events.restored(outcome, (*prepared.left, *gone), uid, created)
         found = [
@@ -652,10 +652,19 @@ class FileHistory:
                 self._events.trouble(error)
             return
         self._events.full(self._tracker.full)
-        if found.paths:
-            paths, named = tuple(found.paths), tuple(found.lost[:_NAMED_LOST])
+        if found.paths or found.ignored:
             self._wire.publish(
-                FilesChanged(uid, paths, found.added, found.removed, len(found.lost), key, named)
+                FilesChanged(
+                    uid,
+                    tuple(found.paths),
+                    found.added,
+                    found.removed,
+                    len(found.lost),
+                    key,
+                    tuple(found.lost[:_NAMED_LOST]),
+                    len(found.ignored),
+                    tuple(found.ignored[:_NAMED_LOST]),
+                )
             )
 
     async def _report_first_scan(self, first: asyncio.Future[FirstScan]) -> None:
@@ -795,7 +804,7 @@ def _trouble_notice(error: OSError) -> Notice:
     if isinstance(error, NamesNotSynced):
         return Notice(
             "warning",
-            f"The disk reported an error for the folder {one_line(str(error.filename))}: {error.strerror}.",
+            f"The disk reported an error for the folder {one_line(str(error.filename))}: {bare_reason(error)}.",
             "A power cut may undo what was written there: check the disk.",
         )
     return Notice(

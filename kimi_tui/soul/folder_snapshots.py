@@ -26,7 +26,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.restore import Intent, Restored
-from kimi_tui.workspace.snapshots import By
+from kimi_tui.workspace.snapshots import By, Snapshot
 from kimi_tui.workspace.tracker import STORE_NAME, SnapshotScope, Suspects, Tracker
 
 P = ParamSpec("P")
@@ -80,12 +80,15 @@ class NamesNotSynced(OSError):
 
 
 class Figures(NamedTuple):
-    """The files that a tool changed, sorted, the lines that it added and removed, and its files that cannot be restored to their former state."""
+    """The files that a tool changed, the lines that it added and removed, its files that cannot be restored to their former state,
+    and the new ones that a rule ignores, which are not among the first. The files are sorted.
+    """
 
     paths: Sequence[str] = ()
     added: int = 0
     removed: int = 0
     lost: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
 
 class ScanAhead(NamedTuple):
@@ -425,16 +428,22 @@ class FolderSnapshots:
         with self._ending:
             seen = {one for one in self._unseen if one in self._ended}
         if by != "agent":
-            self.tracker.take_snapshot(by, later=later)
+            self._take_snapshot(by, agent, later=later)
             found = Figures()
         else:
             snapshots = self.tracker.taken_beside(agent)
-            snapshot = self.tracker.take_snapshot(by, author=agent, later=later)
+            snapshot = self._take_snapshot(by, agent, later=later)
             snapshots += [] if snapshot is None else [snapshot]
             found = Figures(*self.tracker.figures(*snapshots)) if snapshots else Figures()
         with self._ending:
             self._unseen = [one for one in self._unseen if one not in seen]
         return found
+
+    def _take_snapshot(self, by: By, agent: str, *, later: bool) -> Snapshot | None:
+        with contextlib.suppress(OSError):
+            return self.tracker.take_snapshot(by, author=agent, later=later)
+        # A disk that refused, or a lack of descriptors, may be over by now; without this scan a change would be somebody else's.
+        return self.tracker.take_snapshot(by, author=agent, later=later)
 
     async def write(
         self, change: ChangingTool, work: Callable[[], object], *, if_seen: bool
@@ -457,6 +466,7 @@ class FolderSnapshots:
         def write_and_look() -> Figures:
             try:
                 if if_seen and not self._is_as_seen(paths):
+                    self.tracker.suspect(paths)
                     written.set_result(False)
                     return Figures()
                 with self._ending:

@@ -17,16 +17,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kimi_tui.daemon_threads import in_daemon_thread
-from kimi_tui.llm.message import Message
+from kimi_tui.llm.message import ContentPart, Message, TextPart, ThinkPart
+from kimi_tui.projection.world_lines import CheckpointName, WorldLines
+from kimi_tui.prompts import KILLED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
-from kimi_tui.soul.messages import segments
+from kimi_tui.soul.messages import internal_kind, is_user_words, segments
 from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history, with_futures_told
 from kimi_tui.soul.record import (
     closing_events,
-    final_checkpoints,
+    follow_line,
     half_answer,
     of_lines,
     read_stored,
@@ -38,6 +40,7 @@ from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (
     SWITCHES,
     CheckpointCreated,
+    CheckpointKind,
     Event,
     EventRecord,
     StepBegin,
@@ -73,6 +76,8 @@ class History(NamedTuple):
         beside: what happened to agents beside that of the session, of which `stored` and `shown` tell nothing.
         unrecorded: the records that the file of the record lacks, of which `stored` tells too.
         is_recorded: whether the record leads to the present state, with what futures said at the switches to them.
+        is_behind: whether the record lacks operations that led to the conversation.
+        newest: the highest number of an event in the record.
     """
 
     stored: list[EventRecord]
@@ -82,6 +87,8 @@ class History(NamedTuple):
     beside: Sequence[EventRecord] = ()
     unrecorded: Sequence[EventRecord] = ()
     is_recorded: bool = False
+    is_behind: bool = False
+    newest: int = 0
 
     @property
     def told(self) -> list[EventRecord]:
@@ -114,8 +121,8 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         end: what a killed program left running in the record is ended in `History.stored`.
         newest: the number of the newest event to be read of the record.
     """
+    stored, n_skipped, ended_at, beside, incomplete, is_behind, last = read_stored(session, newest)
     remarks: list[str] = []
-    stored, n_skipped, ended_at, beside, incomplete = read_stored(session, newest)
     if n_skipped:
         what = "1 record" if n_skipped == 1 else f"{n_skipped:,} records"
         remarks.append(f"Skipped {what} of the event log (wire.jsonl) that could not be read.")
@@ -123,38 +130,56 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         remarks.append(
             "The event log (wire.jsonl) lacks some records. The chat shows the steps around them without times and diffs."
         )
-    is_whole, half = _fits(stored, session), None
+    is_whole, half = not is_behind and _fits(stored, session), None
     unrecorded: list[EventRecord] = []
     behind = [] if is_whole else _with_rest_of_step(stored, session)
     if end:
-        missing = _missing_end(stored, session, is_whole=is_whole)
+        missing = [] if is_behind else _missing_end(stored, session, is_whole=is_whole)
         is_whole = is_whole or bool(missing)
         # If the record lags behind the conversation, the turn that it tells of last may have continued.
         ours = [record for record in stored if not record.foreign]
         endings = closing_events([*ours, *missing], missing[-1].at if missing else ended_at)
-        half = _half_answer([*stored, *missing], session) if is_whole else None
+        half = _half_answer([*stored, *missing], session)
+        last = max(last, stored[-1].seq if stored else 0)
         for record in (*missing, *endings):
             if is_whole or not isinstance(record.event, TurnEnd):
-                unrecorded.append(record)
-                stored.append(record)
+                last += 1
+                unrecorded.append(record._replace(seq=last))
+        stored += unrecorded
     if is_whole and incomplete:
         behind = stored
     elif is_whole:
         shown = without_deleted(stored, session)
-        return History(stored, shown, tuple(remarks), half, beside, unrecorded, is_recorded=True)
-    if not (incomplete or (end and closing_events(stored, ended_at))):
-        # If a program was killed within a step, only the context has the rest of it.
+        return History(
+            stored, shown, tuple(remarks), half, beside, unrecorded, is_recorded=True, newest=last
+        )
+    if not (is_whole or is_behind):
         told = _with_futures(stored, session)
-        if told is not stored and _fits([*told], session):
-            return History(stored, [*told], tuple(remarks), beside=beside, is_recorded=True)
+        is_told = told is not stored and _fits([*told], session)
+        # If a program was killed within a step, only the context has the rest of it.
+        if is_told and not (incomplete or (end and closing_events(stored, ended_at))):
+            return History(
+                stored, [*told], tuple(remarks), beside=beside, is_recorded=True, newest=last
+            )
+        is_behind = not is_told
     shown = _rebuilt(session, behind, incomplete)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
     if shown is None:
         remarks.append("Earlier messages cannot be shown, but the agent still has them.")
-        return History([], [], tuple(remarks), beside=beside, unrecorded=unrecorded)
-    shown += closing_events(shown) if end else ()
-    return History(stored, shown, tuple(remarks), half, beside, unrecorded)
+        stored, shown, half = [], [], None
+    elif end:
+        shown += closing_events(shown)
+    return History(
+        stored,
+        shown,
+        tuple(remarks),
+        half,
+        beside,
+        unrecorded,
+        is_behind=is_behind,
+        newest=last,
+    )
 
 
 def without_deleted(records: list[EventRecord], session: Session) -> list[EventRecord]:
@@ -207,13 +232,20 @@ def _rebuilt(
 
 
 def _half_answer(records: list[EventRecord], session: Session) -> Message | None:
-    """Return the text of an answer that was published and is not in the context."""
-    text = half_answer(records)
+    """Return what was published of an answer and is not in the context."""
+    half = half_answer(records)
     context = session.context
-    since = context.messages[context.checkpoints[-1].message_index :] if text else ()
-    if not text.strip() or any(message.role == "assistant" for message in since):
+    if not (half.text.strip() or half.thought.strip()) or not context.checkpoints:
         return None
-    return Message(role="assistant", content=text, interrupted=True)
+    newest = context.checkpoints[-1]
+    asked = next(one.event for one in reversed(records) if isinstance(one.event, CheckpointCreated))
+    since = context.messages[newest.message_index :]
+    if asked.uid != newest.uid or any(message.role == "assistant" for message in since):
+        return None
+    thought: list[ContentPart] = [ThinkPart(think=half.thought)] if half.thought.strip() else []
+    said: list[ContentPart] = [TextPart(text=half.text)] if half.text.strip() else []
+    content = half.text if not thought else [*thought, *said]
+    return Message(role="assistant", content=content, interrupted=True, broken=KILLED)
 
 
 def _fits(records: list[EventRecord], session: Session) -> bool:
@@ -264,7 +296,7 @@ def _missing_end(
         rest = [EventRecord(0, at, event) for event in _rest_of_step(stored, session)]
         if not is_whole:
             ends = _possible_ends(stored, session)
-            end = next((end for end in ends if fits([*stored, *end], session)), None)
+            end = next((end for end in ends if _is_end(stored, end, session)), None)
             if end is None:
                 return []
             rest += end
@@ -274,6 +306,30 @@ def _missing_end(
     return [
         one._replace(seq=number, at=max(at, one.at)) for number, one in enumerate(rest, seq + 1)
     ]
+
+
+def _is_end(stored: Sequence[EventRecord], end: Sequence[EventRecord], session: Session) -> bool:
+    """Return whether a record leads with these events to the live line, and leaves the lines of which they tell as these are."""
+    records = [*stored, *end]
+    if not fits(records, session):
+        return False
+    lines = WorldLines[CheckpointName]()
+    for record in of_lines(records):
+        follow_line(lines, record)
+    for record in end:
+        match record.event:
+            case (
+                ev.ContextReverted(world_line=n)
+                | ev.CompactionEnd(world_line=n)
+                | ev.LineChanged(from_line=n)
+            ) if n in lines.left:
+                # Of two operations in quick succession only the later one may have left a file.
+                told = [point.uid for point in lines.left[n].path.points]
+                if told != [point.uid for point in session.world_lines.index(n).checkpoints]:
+                    return False
+            case _:
+                pass
+    return True
 
 
 def _possible_ends(
@@ -325,17 +381,21 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
     piece = list[Event]()
     begun: CheckpointCreated | None = None
     is_void = False
-    for record in reversed(stored):
+    backwards = reversed(stored)
+    for record in backwards:
         match record.event:
             case CheckpointCreated() as begun:
                 break
+            case ev.LineChanged(to_line=0):
+                # A D-Mail is told of with its checkpoint before this; the messages after it are the rest.
+                pass
             case ev.ContextReverted() | ev.LineChanged() | ev.CompactionBegin():
                 return []
             case ev.StepRetry():
                 is_void = True
             case event:
                 piece += [] if is_void else [event]
-    if begun is None or begun.kind != "step" or begun.was:
+    if begun is None or begun.was:
         return []
     found = _place_in_lines(begun.uid, session)
     if found is None:
@@ -346,7 +406,16 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
     point = points[place]
     end = points[place + 1].offset if place + 1 < len(points) else index.size
     (segment,) = segments(line, place, place + 1)
-    made = list(events_from_messages(segment.messages, point.uid))
+    turn = next((one.event for one in backwards if isinstance(one.event, TurnBegin)), None)
+    said = turn.text if begun.kind == "user" and turn is not None else ""
+    told = _told(begun.kind, segment.messages, said)
+    if told is None:
+        return []
+    end_told = told.stop
+    made = [
+        *events_from_messages(segment.messages[: told.start], point.uid),
+        *events_from_messages(segment.messages[end_told:], point.uid, end_told, said),
+    ]
     rest = list[Event]()
     for kind in (ev.ThinkPart, ev.TextPart):
         recorded, whole = (
@@ -355,7 +424,7 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
         if whole.startswith(recorded) and whole != recorded:
             rest.append(kind(whole[len(recorded) :]))
     rest += _rest_of_calls(piece, made)
-    rest += _rest_of_steers(piece, made)
+    rest += _rest_of_steers(stored, piece, made)
     usages = index.usages_between(point.offset, end)
     last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
     is_recorded = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
@@ -376,17 +445,55 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
     return rest
 
 
-def _rest_of_steers(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Event]:
-    """Return the messages that went in during a step, `made` from its messages, that are not among its recorded ones."""
-    waiting = {one.id: one.text for one in piece if isinstance(one, ev.SteerQueued)}
-    taken = [one for one in piece if isinstance(one, ev.SteerTaken)]
-    for one in taken:
-        waiting.pop(one.id, None)
-    n_taken = sum(not one.withdrawn for one in taken)
-    for one in [one for one in made if isinstance(one, ev.SteerTaken)][n_taken:]:
+def _told(kind: CheckpointKind, messages: Sequence[Message], said: str) -> range | None:
+    """Return which of the messages of a checkpoint are told of with its beginning; None if that cannot be said.
+
+    Args:
+        kind: the kind of the checkpoint.
+        messages: its messages.
+        said: the message with which its turn began: others may have waited, and come before it.
+    """
+    match kind:
+        case "step":
+            return range(0)
+        case "user":
+            words = (n for n, m in enumerate(messages) if is_user_words(m) and m.text == said)
+            return None if (place := next(words, None)) is None else range(place, place + 1)
+        case "dmail":
+            return range(len(messages) - [*map(internal_kind, messages)][::-1].index("dmail"))
+        case _:
+            return None
+
+
+def _rest_of_steers(
+    stored: Sequence[EventRecord], piece: Sequence[Event], made: Sequence[Event]
+) -> Iterator[Event]:
+    """Return the messages that went in after a checkpoint, `made` from its messages, that are not among its recorded events.
+
+    Args:
+        stored: the record.
+        piece: its events since the checkpoint.
+        made: the events of all messages after the checkpoint.
+    """
+    n_taken = sum(isinstance(one, ev.SteerTaken) and not one.withdrawn for one in piece)
+    places = [place for place, one in enumerate(made) if isinstance(one, ev.SteerTaken)][n_taken:]
+    if not places:
+        return
+    # A message may have been typed long before.
+    waiting: dict[str, str] = {}
+    for record in stored:
+        if isinstance(event := record.event, ev.SteerQueued):
+            waiting[event.id] = event.text
+        elif isinstance(event, ev.SteerTaken):
+            waiting.pop(event.id, None)
+    for place in places:
+        one = made[place]
+        assert isinstance(one, ev.SteerTaken)
         known = next((key for key, text in waiting.items() if text == one.text), "")
         waiting.pop(known, None)
         yield replace(one, id=known)
+        if isinstance(attached := made[min(place + 1, len(made) - 1)], ev.FilesAttached):
+            yield attached
 
 
 def _place_in_lines(uid: str, session: Session) -> tuple[WorldLineContent, int] | None:
@@ -485,6 +592,24 @@ def history_until(session: Session, newest: int, is_followed: bool) -> list[Even
     return read_history(session, newest=newest).told
 
 
+def _line_without_gap(changes: Iterable[EventRecord]) -> list[str] | None:
+    """Return the uids of the world line at which these events end; None if some of the events in between are missing."""
+    lines = WorldLines[CheckpointName]()
+    for record in changes:
+        points = lines.live.points
+        match record.event:
+            # Operations that a killed program did not record change what follows, also where a later one goes back to a known line.
+            case ev.CheckpointCreated(id=number, kind=kind) if number != len(points):
+                if number or kind not in ev.SUMMARIES:
+                    return None
+            case ev.ContextReverted(from_checkpoint=newest) if newest != len(points) - 1:
+                return None
+            case _:
+                pass
+        follow_line(lines, record)
+    return None if lines.is_lost else [point.uid for point in lines.live.points]
+
+
 def fits(records: list[EventRecord], session: Session) -> bool:
     """Return whether these events lead to the live world line as it is, by way of all the others, with what compactions kept.
 
@@ -494,7 +619,7 @@ def fits(records: list[EventRecord], session: Session) -> bool:
     if any(record.foreign for record in records):
         return False
     changes = of_lines(records)
-    if final_checkpoints(changes) != [point.uid for point in points]:
+    if _line_without_gap(changes) != [point.uid for point in points]:
         return False
     lines: set[int] = set()
     told: set[str] = set()

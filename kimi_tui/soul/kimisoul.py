@@ -237,7 +237,7 @@ class KimiSoul:
         """The name of the session as long as nobody has named it."""
         self._is_recorded = history.is_recorded
         """Whether the record alone led to the state of the session when that was opened, and so does from then on."""
-        self._recorder = Recorder(session.record, wire)
+        self._recorder = Recorder(session.record, wire, is_behind=history.is_behind)
         self._sandbox = sandbox
         self.no_sandbox = no_sandbox
         self.search_sandbox = search_sandbox
@@ -285,7 +285,7 @@ class KimiSoul:
         if is_beside:
             # The words about a mode are for the agent of a session: they name tools that this one does not have.
             self._loop.reminders.begins_in(self.mode)
-        self._operations = Operations(session, conversation)
+        self._operations = Operations(session, conversation, self._recorder.flush)
         self._alone = OneAtATime(self._stop_naming)
         self.travel = Travel(self._operations, self._jobs, self._alone)
         self.lines = Lines(session, conversation, self.marks, self._recorder.flush, self._alone)

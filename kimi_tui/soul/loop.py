@@ -27,7 +27,6 @@ from kimi_tui.llm.message import ThinkPart as MessageThinkPart
 from kimi_tui.llm.message import ToolCall as MessageToolCall
 from kimi_tui.llm.provider import (
     ChatProvider,
-    ModelInfo,
     PromptRead,
     TextDelta,
     TextWasThought,
@@ -36,7 +35,7 @@ from kimi_tui.llm.provider import (
     Usage,
 )
 from kimi_tui.llm.tokens import text_tokens
-from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN, prompt
+from kimi_tui.prompts import CUT_OFF, INTERRUPTED, NOT_BEGUN, prompt
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.soul.attachments import Attachments
 from kimi_tui.soul.circles import Circles
@@ -50,6 +49,7 @@ from kimi_tui.soul.errors import (
     MaxStepsReached,
     NothingToCompact,
     RefusedByHook,
+    SoulError,
 )
 from kimi_tui.soul.inbox import Inbox, Said
 from kimi_tui.soul.messages import (
@@ -75,6 +75,7 @@ from kimi_tui.tools.credentials import find_keys, redact_keys
 from kimi_tui.tools.jobs import Job
 from kimi_tui.tools.outcome import failure
 from kimi_tui.wire.events import (
+    AnswerBroken,
     FilesAttached,
     Notice,
     RuleApplied,
@@ -89,6 +90,8 @@ from kimi_tui.wire.events import (
 )
 
 _COMMAND_CHARS = 200
+INTERNAL = "An internal error in kimi-tui ended the answer."
+"""Why an answer broke off that no failure of the model ended."""
 _SYNCED_WITHIN_S = 0.05
 """The seconds within which results of steps that changed no file are synced, together."""
 _RUN = "Yes, run it"
@@ -118,16 +121,13 @@ class StreamedAnswer:
 
     Args:
         conversation: where events are published.
-        info: the model that answers.
+        collector: collects the parts that come; it may have earlier attempts of the step.
         n: the step's number.
         checkpoint_uid: names the tool calls.
-
-    Attributes:
-        collector: the parts that have come.
     """
 
     def __init__(
-        self, conversation: Conversation, info: ModelInfo, n: int, checkpoint_uid: str
+        self, conversation: Conversation, collector: Collector, n: int, checkpoint_uid: str
     ) -> None:
         self._conversation = conversation
         self._wire = conversation.wire
@@ -135,7 +135,9 @@ class StreamedAnswer:
         self._uid = checkpoint_uid
         self._asked_at = time.monotonic()
         self._first_at = 0.0
-        self.collector = Collector(info.provider, info.model)
+        self.collector = collector
+        self._reason = ""
+        """Why the last attempt that failed did so."""
         self._published: dict[int, ToolCallDelta] = {}
         self._nameless: dict[int, ToolCallDelta] = {}
 
@@ -169,6 +171,7 @@ class StreamedAnswer:
                 self._on_call(item)
             case RetryNotice():
                 self._asked_at, self._first_at = time.monotonic() + item.wait_s, 0.0
+                self._reason = item.reason
                 self._published.clear()
                 self._nameless.clear()
                 self._conversation.publish_retry(self._n, item)
@@ -176,6 +179,31 @@ class StreamedAnswer:
                 self._conversation.publish_progress(item)
             case _:
                 pass
+
+    async def kept(self, broken: str = "") -> Message | None:
+        """Return what is kept of an answer that no attempt completed: the message of the attempt that brought most.
+
+        If that is an earlier attempt, it is published again, so that what is seen is what is kept.
+
+        Args:
+            broken: the failure that ended it; empty if the user did.
+        """
+        is_earlier = self.collector.take_longest()
+        message = await self.collector.whole(interrupted=True, broken=broken)
+        if is_earlier and message is not None:
+            self._published.clear()
+            self._wire.publish(StepRetry(self._n, 1, 1, 0.0, self._reason))
+            for part in message.parts:
+                if isinstance(part, MessageThinkPart):
+                    self._wire.publish(ThinkPart(part.think))
+                elif isinstance(part, MessageTextPart):
+                    self._wire.publish(TextPart(part.text))
+            for position, call in enumerate(message.tool_calls or ()):
+                function = call.function
+                self._on_call(
+                    ToolCallDelta(position, call.id, function.name, function.arguments or "")
+                )
+        return message
 
     def _on_call(self, item: ToolCallDelta) -> None:
         position = item.position
@@ -635,21 +663,28 @@ class AgentLoop:
         async with self._conversation.model.call() as provider:
             await self._compact_if_needed(provider, n)
             is_compacted = False
+            collector = Collector(provider.info.provider, provider.info.model)
             while True:
                 try:
-                    point, calls = await self._call_model(n, provider)
+                    point, calls = await self._call_model(n, provider, collector)
                     break
                 except ContextOverflowError as error:
-                    if self._conversation.choose_form():
-                        # The refusal has named a window that has room for few tools only.
-                        self._conversation.tell_form()
-                        self._publish_refused(n, error)
-                        await self._compact_if_needed(provider, n)
-                    elif is_compacted:
+                    try:
+                        if self._conversation.choose_form():
+                            # The refusal has named a window that has room for few tools only.
+                            self._conversation.tell_form()
+                            self._publish_refused(n, error)
+                            await self._compact_if_needed(provider, n)
+                        elif is_compacted:
+                            raise
+                        else:
+                            is_compacted = True
+                            await self._compact_refused(n, provider, error)
+                    except BaseException as failure:
+                        point = self._conversation.context.checkpoints[-1]
+                        answer = StreamedAnswer(self._conversation, collector, n, point.uid)
+                        await self._keep_broken(answer, point, failure)
                         raise
-                    else:
-                        is_compacted = True
-                        await self._compact_refused(n, provider, error)
         # The model has answered, and may be replaced while its tools run.
         return await self._run_tools(point, calls)
 
@@ -742,7 +777,7 @@ class AgentLoop:
         return True
 
     def _publish_refused(self, n: int, error: ContextOverflowError) -> None:
-        """Publish that the text streamed by the refused call is void."""
+        """Publish that the model refused the context, and is asked again with a shorter one."""
         self._conversation.wire.publish(StepRetry(n, 2, 2, 0.0, error.message, error.status))
         # The refusal may have named the real window.
         self._conversation.publish_status()
@@ -762,15 +797,26 @@ class AgentLoop:
                 advice=advice_when_full(self._conversation),
             ) from error
 
-    async def _call_model(self, n: int, provider: ChatProvider) -> tuple[Checkpoint, list[Call]]:
-        """Run the first half of a step: make its checkpoint, ask the model and append the answer; return its tool calls."""
+    async def _call_model(
+        self, n: int, provider: ChatProvider, collector: Collector
+    ) -> tuple[Checkpoint, list[Call]]:
+        """Run the first half of a step: make its checkpoint, ask the model and append the answer; return its tool calls.
+
+        Args:
+            n: the number of the step.
+            provider: the model.
+            collector: collects the answer. If the model finds the context too long, nothing of it is appended.
+
+        Raises:
+            LLMError: the model could not be asked.
+        """
         conversation = self._conversation
         needs = ends_with_answer(conversation.context.messages)
         point = await conversation.checkpoint("step", first=int(needs))
         if needs:
             # The message comes after the checkpoint, so that a rewind to the checkpoint drops it.
             await conversation.append([user_message(prompt("go_on"))])
-        answer = StreamedAnswer(conversation, provider.info, n, point.uid)
+        answer = StreamedAnswer(conversation, collector, n, point.uid)
         try:
             asked = conversation.model.ask(
                 provider,
@@ -782,6 +828,14 @@ class AgentLoop:
             completion = await complete(asked, answer.publish)
         except asyncio.CancelledError:
             await self._keep_partial(answer, point)
+            conversation.wire.publish(StepInterrupted())
+            raise
+        except ContextOverflowError:
+            # The answer to the compacted context takes its place.
+            collector.begin_again()
+            raise
+        except Exception as error:
+            await self._keep_broken(answer, point, error)
             raise
         try:
             message = await self._with_written_calls(completion.message, point)
@@ -979,20 +1033,43 @@ class AgentLoop:
             )
         )
 
-    async def _keep_partial(self, answer: StreamedAnswer, point: Checkpoint) -> None:
-        message = await answer.collector.whole(interrupted=True)
+    async def _keep_broken(
+        self, answer: StreamedAnswer, point: Checkpoint, failure: BaseException
+    ) -> None:
+        """Append what had come of an answer that a failure ended, and publish that it broke off; likewise of one that the user
+        stopped while no attempt was running.
+        """
+        if isinstance(failure, asyncio.CancelledError):
+            await self._keep_partial(answer, point)
+            return
+        words = failure.message if isinstance(failure, LLMError | SoulError) else INTERNAL
+        if await self._keep_partial(answer, point, one_line(words)):
+            self._conversation.wire.publish(AnswerBroken(one_line(words)))
+
+    async def _keep_partial(
+        self, answer: StreamedAnswer, point: Checkpoint, broken: str = ""
+    ) -> bool:
+        """Append what had come of an answer that is not completed; return whether there is any of it.
+
+        Args:
+            answer: the answer.
+            point: the checkpoint of its step.
+            broken: the failure that ended it; empty if the user did.
+        """
+        message = await answer.kept(broken)
+        result = CUT_OFF if broken else NOT_BEGUN
         if message is not None:
             # Complete calls stay in the context, and each call needs a result.
             calls = await _calls(message, point)
-            unbegun = (CallResult(one, failure(NOT_BEGUN)) for one in calls)
+            unbegun = (CallResult(one, failure(result)) for one in calls)
             await self._conversation.append(chain([message], _results(unbegun)))
         slices = TimeSlices()
         for key, call_id in answer.open_calls():
             self._conversation.wire.publish(
-                ToolResult(key, True, "", NOT_BEGUN, interrupted=True, id=call_id)
+                ToolResult(key, True, "", result, interrupted=True, id=call_id)
             )
             await slices.yield_if_over()
-        self._conversation.wire.publish(StepInterrupted())
+        return message is not None
 
     async def _stop(self, batch: ToolBatch) -> None:
         """Give every call a result, so that the history stays valid, and publish that the step was stopped."""

@@ -31,6 +31,7 @@ from kimi_tui.config.settings import Config, ConfigError
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.display_names import sentences
 from kimi_tui.futures import are_left
+from kimi_tui.invocation import command_words
 from kimi_tui.launch import (
     FORKED,
     NEWEST,
@@ -695,7 +696,7 @@ def _newest_of_moved(store: SessionStore, work_dir: Path) -> tuple[Session | Non
         newest = former[0].sessions[0].name[:8]
         words += (
             f" If you moved this folder here from {short(Path(former[0].path))}, run "
-            f"kimi-tui --session {newest} to continue its newest session."
+            f"{command_words('--session', newest)} to continue its newest session."
         )
     return None, [words]
 
@@ -718,9 +719,10 @@ def _named_session(
     if former is None and launch.work_dir_given:
         former = FormerFolder(path, (found.dir,), is_same=False)
     if former is None:
+        command = command_words("--session", found.id[:8], "--work-dir", "FOLDER")
         raise SessionNotFound(
             f"{short(found.work_dir)}, the folder of session {found.id[:8]}, no longer exists. "
-            f"If the folder was moved, name it: kimi-tui --session {found.id[:8]} --work-dir FOLDER."
+            f"If the folder was moved, name it: {command}."
         )
     moved = take_along(store, former, work_dir)
     chosen = next((one for one in moved if one.id == found.id), None)

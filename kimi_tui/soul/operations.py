@@ -6,7 +6,7 @@ the files are restored, and the events are published. The methods of `KimiSoul` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -38,6 +38,7 @@ from kimi_tui.soul.rewind_values import (
     FileOutcome,
     FilesChoice,
     Forked,
+    Reversal,
     RewindOutcome,
     RewindPreview,
     Target,
@@ -76,10 +77,17 @@ class NotForked(SoulError):
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The operations on one session."""
+    """The operations on one session.
+
+    Attributes:
+        session: the session.
+        conversation: its conversation.
+        flush: writes all published events into the record.
+    """
 
     session: Session
     conversation: Conversation
+    flush: Callable[[], Awaitable[None]]
 
     async def preview(self, target: Target, *, idle: bool) -> RewindPreview:
         """Compute what a rewind to a target would do.
@@ -314,7 +322,7 @@ class Operations:
             raise UnknownCheckpoint(f"#{end.id} is not after #{first.id}.")
         return CompactionSpan(first, end)
 
-    async def undo(self, line_name: str) -> str:
+    async def undo(self, line_name: str) -> Reversal:
         """Carry out `KimiSoul.undo`."""
         conversation, context = self.conversation, self.conversation.context
         wanted = session_operations.next_undo(context)
@@ -340,10 +348,13 @@ class Operations:
         else:
             self._publish_brought_back("undo", wanted, points, undone.reverted, left)
         outcomes = await self._back(prepared, wanted)
-        said = f" {said}." if said else ""
-        return f"Undid {_operation_name(undone.entry)}.{said}{_files_sentence(outcomes)}"
+        return Reversal(
+            f"Undid {_operation_name(undone.entry)}.",
+            f"{said}." if said else "",
+            _files_sentence(outcomes),
+        )
 
-    async def redo(self) -> str:
+    async def redo(self) -> Reversal:
         """Carry out `KimiSoul.redo`."""
         context = self.conversation.context
         wanted = session_operations.next_redo(context)
@@ -362,7 +373,7 @@ class Operations:
             await self._refresh(redone.reverted, _held(undoing))
         self._publish_brought_back("redo", undoing, points, redone.reverted)
         outcomes = await self._back(prepared, undoing)
-        return f"Redid {_operation_name(redone.entry)}.{_files_sentence(outcomes)}"
+        return Reversal(f"Redid {_operation_name(redone.entry)}.", files=_files_sentence(outcomes))
 
     async def fork(
         self,
@@ -379,6 +390,8 @@ class Operations:
             # The files are restored before the copy, so that the copy knows of it: its undo restores them as well as this
             # session's.
             outcomes = (await self._files_only(target, prepared)).files
+        # The end of the copied record is told by what stands in it.
+        await self.flush()
         try:
             forked = await self.session.fork(None if point is None else point.id, target.world_line)
         except StorageTrouble as trouble:
@@ -558,16 +571,16 @@ def _operation_name(entry: JournalEntry) -> str:
 
 
 def _files_sentence(files: tuple[FileOutcome, ...]) -> str:
-    """Describe the outcome of the files in a sentence that begins with a blank; empty if there were none."""
+    """Describe the outcome of the files in sentences; empty if there were none."""
     fates = [one.fate for one in files if not one.reason]
     deleted = fates.count("delete")
     back = len(fates) - deleted
     alone = [one.path for one in files if one.reason]
     said = ""
     if back:
-        said = f" {counted(back, 'file')} restored{f', {deleted:,} deleted' if deleted else ''}."
+        said = f"{counted(back, 'file')} restored{f', {deleted:,} deleted' if deleted else ''}."
     elif deleted:
-        said = f" {counted(deleted, 'file')} deleted."
+        said = f"{counted(deleted, 'file')} deleted."
     if alone:
         said += f" Not restored: {some_of(alone, 3)}."
-    return said
+    return said.strip()

@@ -26,6 +26,7 @@ from kimi_tui.soul.rewind_values import (
     END,
     FilesChoice,
     Forked,
+    Reversal,
     RewindOutcome,
     RewindPreview,
     Target,
@@ -130,8 +131,8 @@ class Travel:
         """
         return await self._operations.preview_undo()
 
-    async def undo(self, line_name: str = "") -> str:
-        """Reverse the newest operation that is not undone; return a sentence for the user.
+    async def undo(self, line_name: str = "") -> Reversal:
+        """Reverse the newest operation that is not undone; return what that did.
 
         `line_name` is the name for the line that it leaves: see `RewindPreview.left_from`.
 
@@ -142,8 +143,8 @@ class Travel:
         """
         return await self._alone.run(self._then(partial(self._operations.undo, line_name)))
 
-    async def redo(self) -> str:
-        """Do again the operation that was undone last; return a sentence for the user. Raises what `undo` raises."""
+    async def redo(self) -> Reversal:
+        """Do again the operation that was undone last; return what that did. Raises what `undo` raises."""
         return await self._alone.run(self._then(self._operations.redo))
 
     async def fork(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.app_paths import reason_of
 from kimi_tui.session.schema import Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.soul.folder_snapshots import FILES_NAME, own_folders
@@ -187,7 +188,7 @@ def _with_present(session: Session, stored: Path) -> tuple[SnapshotLog, StoredTe
         return stored_and_present(session.work_dir, folder, own_folders(stored))
     except OSError as error:
         raise NoFiles(
-            f"The folder {session.work_dir} cannot be read: {error.strerror or error}."
+            f"The folder {session.work_dir} cannot be read: {reason_of(error, named_in_text=session.work_dir)}."
         ) from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from bisect import bisect_left
 from collections import deque
@@ -19,9 +20,10 @@ from typing import Any, cast
 
 from kimi_tui import lenient_json
 from kimi_tui.filesystem import open_regular
+from kimi_tui.foreign_text import one_line
 from kimi_tui.llm.message import Message, TextPart, ThinkPart
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
-from kimi_tui.prompts import INTERRUPTED
+from kimi_tui.prompts import INTERRUPTED, KILLED
 from kimi_tui.session.context import Context, scan_world_line
 from kimi_tui.session.context_index import EMPTY_WORLD_LINE, StoredMessages, WorldLineContent
 from kimi_tui.session.errors import UnknownWorldLine
@@ -32,6 +34,7 @@ from kimi_tui.session.schema import CHECKPOINT, MESSAGE_ROLES, Checkpoint
 from kimi_tui.session.session import Session
 from kimi_tui.session.world_lines import StoredWorldLines, WorldLine, shared_checkpoints
 from kimi_tui.soul.bookmarks import root_of
+from kimi_tui.soul.folder_snapshots import FILES_NAME
 from kimi_tui.soul.messages import (
     Segment,
     answered_words,
@@ -56,6 +59,7 @@ from kimi_tui.soul.record import (
     follow_line,
     records_by_checkpoint,
 )
+from kimi_tui.soul.snapshot_displays import with_displays
 from kimi_tui.soul.token_meter import WorldLineTokens
 from kimi_tui.soul.tool_results import call_key, outcome_of, was_stopped
 from kimi_tui.tool_cards import OWN_COMMAND
@@ -73,6 +77,8 @@ from kimi_tui.wire.events import (
     TurnBegin,
     TurnEnd,
 )
+
+log = logging.getLogger(__name__)
 
 _Named = Checkpoint | CheckpointName
 _VISITOR = 1 << 30
@@ -338,7 +344,12 @@ def _switch_told(
     for segment in segments(line, shared, end):
         builder.add_segment(segment)
     ended = _end_of_future(session, n, line) if end == len(points) else None
-    told: list[Event] = [one.event for one in builder.finish(ended=ended)]
+    made = [one.event for one in builder.finish(ended=ended)]
+    try:
+        told = with_displays(session.dir / FILES_NAME, str(session.work_dir), made)
+    except Exception:
+        log.exception("what a future changed cannot be read from the snapshots")
+        told = list(made)
     if end > untold[n].n_told:
         untold[n].n_told = end
         # The current line is now a beginning of this one, or this one of it. The lines that fork off this one are told again, too.
@@ -414,6 +425,7 @@ def rebuild_world_line(
     n: int,
     dmails: Mapping[str, ev.ContextReverted] | None = None,
     first: int = 0,
+    incomplete: Collection[str] = (),
 ) -> list[EventRecord]:
     """Rebuild the events of one world line, as it was when it was left.
 
@@ -423,6 +435,7 @@ def rebuild_world_line(
         n: the number of the line; 0 for the live one.
         dmails: how D-Mails were delivered, as far as that is known, by the uids of their checkpoints.
         first: the place of the checkpoint to begin at.
+        incomplete: the uids of checkpoints of which the record lacks something.
 
     Raises:
         KeyError: there is no such world line.
@@ -430,7 +443,7 @@ def rebuild_world_line(
     context = session.context
     world_lines = StoredWorldLines(context.folder, context.journal, context.storage)
     line = world_lines.read(n) if n else context.world_line
-    builder = _HistoryBuilder(session, records, dmails)
+    builder = _HistoryBuilder(session, records, dmails, incomplete)
     builder.begin_world_line(line)
     for segment in segments(line, first):
         builder.add_segment(segment)
@@ -484,7 +497,11 @@ class _HistoryBuilder:
         self._n = 0
         self._stopped = False
         self._cut = False
-        """Whether a call before this has no result: the program was killed."""
+        """Whether the program was killed before this: an answer says so, or a call has no result."""
+        self._failed = False
+        """Whether the model call of the last step failed: what it had said and is not kept goes with the end of the turn."""
+        self._broken: str | None = None
+        """Why the newest answer broke off; None if it did not."""
         self._compaction: ev.CompactionEnd | None = None
         self._dmail_published = False
         self._tokens = WorldLineTokens(EMPTY_WORLD_LINE)
@@ -748,7 +765,7 @@ class _HistoryBuilder:
                 continue
             for event in events_from_messages(messages[first:place], point.uid, first):
                 self._add(event, at)
-            self._cut = _lacks_result(messages[first:place])
+            self._cut = _was_killed(messages[first:place])
             first = place + 1
             if message is None:
                 return
@@ -771,7 +788,7 @@ class _HistoryBuilder:
                 place += 1
             else:
                 self._add(event, at)
-        self._cut = _lacks_result(segment.messages)
+        self._cut = _was_killed(segment.messages)
 
     def _kimi_cli_unit(self, segment: Segment) -> RecordedUnit | None:
         if segment.kind == "user":
@@ -789,31 +806,38 @@ class _HistoryBuilder:
             ended: how its last turn ended, if that is known.
         """
         # A turn without an end had its program killed: no listener heard the turn end.
-        if self._in_turn and ended is not None and not self._stopped:
+        if self._in_turn and ended is not None and not self._stopped and self._broken is None:
             self._add(replace(ended, killed=self._cut), self._at)
-        elif self._in_turn and (self._stopped or not is_open):
+        elif self._in_turn and (
+            self._stopped or self._failed or self._broken is not None or not is_open
+        ):
             self._add(self._end_of_turn, self._at)
         return self._records
 
     @property
     def _end_of_turn(self) -> TurnEnd:
         """The end of the turn that is open, as far as its messages tell it."""
-        killed = self._cut and not self._stopped
-        return TurnEnd("interrupted" if self._stopped or killed else "done", killed=killed)
+        if self._broken is not None:
+            return TurnEnd("error", self._broken, kind="model")
+        killed = (self._cut or self._failed) and not self._stopped
+        kind = "model" if self._failed else ""
+        reason = "interrupted" if self._stopped or killed else "done"
+        return TurnEnd(reason, kind=kind, killed=killed)
 
     def _add(self, event: Event, at: float) -> None:
         if isinstance(event, ev.TurnBegin) and self._in_turn:
             # The time without events belongs to the user.
             self._records.append(self._record(self._end_of_turn))
-        if isinstance(event, StepBegin) and self._in_turn and self._cut:
-            # The user had the killed turn continue.
+        if isinstance(event, StepBegin) and self._in_turn and (self._cut or self._broken):
+            # The user had the turn continue that was killed, or whose answer broke off.
             self._records.append(self._record(self._end_of_turn))
             self._records.append(self._record(TurnBegin("", resumed=True)))
             self._cut = False
         self._at = max(self._at, at)
         match event:
             case ev.TurnBegin():
-                self._in_turn, self._n, self._stopped, self._cut = True, 0, False, False
+                self._in_turn, self._n, self._broken = True, 0, None
+                self._stopped = self._cut = self._failed = False
             case ev.TurnEnd():
                 if not self._in_turn:
                     return
@@ -824,12 +848,15 @@ class _HistoryBuilder:
                     self._records.append(self._record(ev.TurnBegin("", resumed=True)))
                     self._in_turn = True
                 self._n = n
-                self._stopped = False
+                self._stopped, self._failed, self._broken = False, False, None
             case ev.StepInterrupted(failed=failed):
-                self._stopped = not failed
+                self._stopped, self._failed = not failed, failed
+            case ev.AnswerBroken(reason):
+                self._broken = reason
             case ev.ContextReverted():
                 # The stopped step was dropped with the messages after the cut.
-                self._stopped = self._cut = False
+                self._stopped = self._cut = self._failed = False
+                self._broken = None
             case _:
                 pass
         self._records.append(self._record(event))
@@ -961,7 +988,9 @@ def events_from_messages(
                 for place, call in enumerate(message.tool_calls or ())
             )
             n_calls += len(open_calls)
-            if message.interrupted:
+            if message.broken and message.broken != KILLED:
+                yield ev.AnswerBroken(one_line(message.broken))
+            elif message.interrupted and not message.broken:
                 yield ev.StepInterrupted()
         elif message.role == "tool":
             if open_calls:
@@ -987,14 +1016,16 @@ def events_from_messages(
         yield ev.ToolResult(key, True, "", INTERRUPTED, interrupted=True, id=call_id)
 
 
-def _lacks_result(messages: Sequence[Message]) -> bool:
-    """Return whether a call of the last answer among some messages of a checkpoint has no result."""
+def _was_killed(messages: Sequence[Message]) -> bool:
+    """Return whether the last answer among some messages of a checkpoint ended with the program: it says so, or a call of it has no
+    result.
+    """
     n_results = 0
     for message in reversed(messages):
         if message.role == "tool":
             n_results += 1
         elif message.role == "assistant":
-            return n_results < len(message.tool_calls or ())
+            return message.broken == KILLED or n_results < len(message.tool_calls or ())
     return False
 
 

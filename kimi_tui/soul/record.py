@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from kimi_tui import lenient_json
 from kimi_tui.projection.world_lines import CheckpointName, LineEdit, WorldLines, names_in
-from kimi_tui.prompts import INTERRUPTED, NOT_BEGUN
+from kimi_tui.prompts import INTERRUPTED, KILLED, NOT_BEGUN
 from kimi_tui.session.jsonl import JsonlLog
 from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.schema import CHECKPOINT
@@ -78,6 +78,8 @@ LARGE_END_BYTES = 1 << 22
 """The number of bytes read instead if `END_BYTES` hold no step."""
 FOLLOWS = "after"
 """The key of a line with the number of the line before it. kimi-cli ignores keys that it does not know."""
+BEHIND = "behind"
+"""The key of a line, true if the record did not lead to the conversation when the program that wrote the line began."""
 # A record has tens of thousands of events: looking a class up in a set takes a quarter of the time of asking for several classes.
 _CONTINUE = frozenset(ev.STREAMED)
 """The events that `continues` may be true of."""
@@ -94,11 +96,14 @@ class Recorder:
     Args:
         file: the record.
         wire: what is published.
+        is_behind: whether the record lacks operations that led to the conversation, as a killed program may leave it. A later
+            operation may go back to a line that it has, and it would seem to lack nothing.
     """
 
-    def __init__(self, file: JsonlLog, wire: Wire) -> None:
+    def __init__(self, file: JsonlLog, wire: Wire, *, is_behind: bool = False) -> None:
         self._file = file
         self._wire = wire
+        self._is_behind = is_behind
         self._woken = asyncio.Event()
         self._subscription = wire.subscribe(lambda _: self._woken.set(), records=True)
         self._lock = asyncio.Lock()
@@ -180,6 +185,8 @@ class Recorder:
         made = encode_record(line) if isinstance(line, EventRecord) else line
         if self._newest_written:
             made[FOLLOWS] = self._newest_written
+        elif self._is_behind:
+            made[BEHIND] = True
         self._newest_written = made["seq"]
         return made
 
@@ -283,6 +290,8 @@ class StoredRecords(NamedTuple):
         ended_at: when the last record was written, which is later than the first word of its text.
         beside: the readable records of agents beside it, numbered likewise.
         incomplete: the uids of checkpoints at which a line is missing, or could not be read.
+        is_behind: whether it once did not lead to the conversation (`Recorder`), and was continued.
+        newest: the highest number in the record, which a newer version may have given to an event that is unknown here.
     """
 
     records: list[EventRecord]
@@ -290,6 +299,8 @@ class StoredRecords(NamedTuple):
     ended_at: float
     beside: Sequence[EventRecord] = ()
     incomplete: frozenset[str] = frozenset()
+    is_behind: bool = False
+    newest: int = 0
 
 
 def read_records(session: Session) -> list[EventRecord]:
@@ -304,7 +315,7 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
     beside: list[EventRecord] = []
     incomplete: set[str] = set()
     n_skipped = newest = 0
-    uid, is_gap_open = "", False
+    uid, is_gap_open, is_behind = "", False, False
     for _, line in _lines(without_doubled(session.record.read_with_offsets())):
         try:
             record = decoder.decode_record(line, 0)
@@ -317,10 +328,18 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
             # A newer version knows more events.
             newest = max(newest, lenient_json.count(line.get("seq")) or 0)
             continue
-        # A record that stands there twice (a repeated write) has a number that came before.
-        if 0 < record.seq <= newest or record.seq > newest_read:
+        if record.seq > newest_read:
             continue
-        if (lenient_json.count(line.get(FOLLOWS)) or 0) > newest:
+        if 0 < record.seq <= newest:
+            # A record that stands there twice (a repeated write) has a number that came before. One whose number did not is not
+            # at its place, or follows a damaged number.
+            if not (_has_number(records, record.seq) or _has_number(beside, record.seq)):
+                incomplete.add(uid)
+                is_gap_open = True
+            continue
+        if not (follows := lenient_json.count(line.get(FOLLOWS))):
+            is_behind = is_behind or line.get(BEHIND) is True
+        elif follows > newest:
             incomplete.add(uid)
             is_gap_open = True
         newest = max(newest, record.seq)
@@ -343,8 +362,20 @@ def read_stored(session: Session, newest_read: float = math.inf) -> StoredRecord
         records.append(record if record.seq >= following else record._replace(seq=following))
     ended_at = records[-1].at if records else 0.0
     return StoredRecords(
-        list(_joined(records)), n_skipped, ended_at, list(_joined(beside)), frozenset(incomplete)
+        list(_joined(records)),
+        n_skipped,
+        ended_at,
+        list(_joined(beside)),
+        frozenset(incomplete),
+        is_behind,
+        newest,
     )
+
+
+def _has_number(records: Sequence[EventRecord], seq: int) -> bool:
+    """Return whether one of these records, which are in the order of their numbers, has a number."""
+    place = bisect_left(records, seq, key=lambda one: one.seq)
+    return place < len(records) and records[place].seq == seq
 
 
 def _lines(read: Iterable[StoredLine]) -> Iterable[StoredLine]:
@@ -441,7 +472,7 @@ def closing_events(
     asked: dict[str, str] = {}
     queued: dict[str, ev.SteerQueued] = {}
     compaction: ev.CompactionBegin | None = None
-    is_asking = is_unsent = False
+    is_asking = is_unsent = has_failed = False
     records = list(records)
     if not records:
         return []
@@ -471,10 +502,12 @@ def closing_events(
                 # The message becomes a part of the conversation with its checkpoint.
                 is_unsent = not resumed
             case ev.CheckpointCreated(kind=kind, was=was):
-                is_unsent = False
+                is_unsent = has_failed = False
                 is_asking = is_asking or (kind == "step" and not was)
             case ev.StatusUpdate(step_output=output) if output is not None:
                 is_asking = False
+            case ev.StepInterrupted(failed=True):
+                has_failed = True
             case ev.StepRetry():
                 # The calls that were still being written went with the failed attempt.
                 calls = {key: call_id for key, call_id in calls.items() if key in begun}
@@ -498,29 +531,62 @@ def closing_events(
             ev.CompactionEnd(tokens, tokens, error="kimi-tui exited before the compaction ended.")
         )
     # A fork ends within a turn too, but never within a step: its record was cut off in no answer.
-    if is_asking or is_unsent or calls or compaction is not None:
-        events.append(ev.TurnEnd("interrupted", killed=True))
+    if is_asking and (half := half_answer(records)).is_earlier:
+        # The next attempt had begun to take its place.
+        events.append(ev.StepRetry(1, 1, 1, 0.0, KILLED))
+        events += [ThinkPart(half.thought)] if half.thought else []
+        events += [TextPart(half.text)] if half.text else []
+    if is_asking or is_unsent or has_failed or calls or compaction is not None:
+        # What a failed step had said and is not kept goes from the view with the end of its turn.
+        events.append(ev.TurnEnd("interrupted", kind="model" if has_failed else "", killed=True))
     last = records[-1]
     at = last.at if ended_at is None else ended_at
     return [EventRecord(last.seq + n, at, event) for n, event in enumerate(events, 1)]
 
 
-def half_answer(records: Sequence[EventRecord]) -> str:
-    """Return what the model had said of an answer when the program was killed; empty if it was not answering."""
-    pieces: list[str] = []
-    withdrawn = False
+class HalfAnswer(NamedTuple):
+    """What a model had said of an answer that it did not complete, and whether a later attempt had begun to answer anew."""
+
+    thought: str = ""
+    text: str = ""
+    is_earlier: bool = False
+
+    @property
+    def n_chars(self) -> int:
+        """How much it is."""
+        return len(self.thought) + len(self.text)
+
+
+def half_answer(records: Sequence[EventRecord]) -> HalfAnswer:
+    """Return what the model had said of an answer when the program was killed, of the attempt that brought most; empty if it was
+    not answering.
+    """
+    longest = HalfAnswer()
+    texts: list[str] = []
+    thoughts: list[str] = []
+    is_earlier = False
+
+    def attempt() -> HalfAnswer:
+        one = HalfAnswer("".join(reversed(thoughts)), "".join(reversed(texts)), is_earlier)
+        return one if one.n_chars > longest.n_chars else longest
+
     for record in reversed(records):
         match record.event:
-            case TextPart(text) if not withdrawn:
-                pieces.append(text)
+            case TextPart(text):
+                texts.append(text)
+            case ThinkPart(text):
+                thoughts.append(text)
             case ev.StepRetry():
-                withdrawn = True
+                longest, is_earlier = attempt(), True
+                texts.clear()
+                thoughts.clear()
             case CheckpointCreated(kind=kind, was=was):
-                return "".join(reversed(pieces)) if kind == "step" and not was else ""
+                return attempt() if kind == "step" and not was else HalfAnswer()
             case ev.StatusUpdate(step_output=output) if output is not None:
                 break
             case (
                 ev.StepInterrupted()
+                | ev.AnswerBroken()
                 | ev.TurnEnd()
                 | ev.ToolStarted()
                 | ContextReverted()
@@ -530,7 +596,7 @@ def half_answer(records: Sequence[EventRecord]) -> str:
                 break
             case _:
                 pass
-    return ""
+    return HalfAnswer()
 
 
 def _stopped(key: str, call_id: str, *, begun: bool) -> ev.ToolResult:
@@ -599,6 +665,7 @@ def end_of_line(records: Sequence[EventRecord], uid: str) -> int | None:
     return end
 
 
+_ANSWERS = (TextPart, ThinkPart, ToolCall, ToolCallPart, ToolStarted, ToolResult)
 _OPERATIONS = (
     SESSION_FACTS
     | ev.ContextReverted
@@ -623,6 +690,7 @@ def records_by_checkpoint(
     found: dict[str, list[EventRecord]] = {}
     before: list[EventRecord] = []
     current: list[EventRecord] = []
+    is_left = False
     for record in records:
         if record.foreign:
             continue
@@ -633,11 +701,14 @@ def records_by_checkpoint(
                     isinstance(waiting.event, ev.StepBegin) for waiting in before
                 ):
                     before = []
+                # What an answer said or called belongs to a checkpoint that is lost.
+                before = [one for one in before if not isinstance(one.event, _ANSWERS)]
                 before.append(record)
             case ev.CheckpointCreated(uid=uid, was=was, kind=kind, kept=kept) as created:
                 # The messages tell what was kept of a checkpoint, also if it was renumbered again.
                 is_untold = bool(kept or uid in incomplete or (was and not found.get(was)))
                 current = [] if is_untold else found.setdefault(uid, [])
+                is_left = False
                 if was:
                     # The events that began the checkpoint were published under its old name.
                     current += _renamed(found.get(was, ()), created)
@@ -650,6 +721,11 @@ def records_by_checkpoint(
             case ev.SteerTaken():
                 # The event belongs to the checkpoint that was there, also if a turn has been resumed since.
                 current.append(record)
+            case ev.ContextReverted() | ev.LineChanged():
+                is_left = True
+            case ev.StatusUpdate() if is_left:
+                # The figures are those of the line that is current now, and not those of the checkpoint that was left.
+                continue
             case event if isinstance(event, _OPERATIONS | ev.SteerQueued):
                 # Nothing waits once the turn is over.
                 continue

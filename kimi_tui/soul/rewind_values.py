@@ -184,6 +184,25 @@ class Forked:
     images: tuple[ImageBlock, ...] = ()
 
 
+class Reversal(NamedTuple):
+    """What an undo or redo did, in sentences for the user.
+
+    Attributes:
+        operation: the operation.
+        toll: what an undo took along, which the chat has as a row; empty for nothing.
+        files: the files, which the chat has as a row; empty for none.
+    """
+
+    operation: str
+    toll: str = ""
+    files: str = ""
+
+    @property
+    def text(self) -> str:
+        """All sentences."""
+        return " ".join(filter(None, self))
+
+
 @dataclass(frozen=True, slots=True)
 class RewindOutcome:
     """The outcome of a rewind. `prompt` is the message for the prompt (empty for a step within a turn), with its `images`.

@@ -19,6 +19,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
+from kimi_tui.app_paths import bare_reason
 from kimi_tui.foreign_text import clean
 from kimi_tui.helper_programs import run_helper
 from kimi_tui.llm.tokens import estimate
@@ -237,7 +238,7 @@ def _listing(work_dir: Path) -> str:
                 for entry in entries
             )
     except OSError as error:
-        return f"(cannot be listed: {error.strerror or error})"
+        return f"(cannot be listed: {bare_reason(error)})"
     # A name may contain line ends, but each entry is one line here.
     shown = [name.encode("utf-8", "replace").decode().replace("\n", "?") for name in names]
     if len(shown) > _MAX_ENTRIES:

@@ -44,7 +44,9 @@ NOT_RUN = "Not run: the user refused another call of this step."
 _REFUSED = "The user refused this call"
 REJECTED = f"{_REFUSED}. Do not reach the same end another way; ask what they want."
 # Results of such calls begin like this in a stored session; older versions wrote "person".
-_STOPPED = re.compile("The (user|person) stopped this call |Not run: the (user|person) stopped ")
+_STOPPED = re.compile(
+    "The (user|person) stopped this call |Not run: the ((user|person) stopped|answer broke off) "
+)
 _NEVER_RAN = re.compile("The (user|person) refused this call|Not run: ")
 
 
@@ -80,7 +82,7 @@ def never_ran(outcome: ToolOutcome) -> bool:
 
 
 def was_stopped(outcome: ToolOutcome) -> bool:
-    """Return whether the user stopped the call, or the agent before the call started."""
+    """Return whether the user stopped the call, or the agent before the call started, or its answer broke off."""
     return _STOPPED.match(outcome.message) is not None
 
 

@@ -19,7 +19,7 @@ from kimi_tui.soul.messages import (
     summary_text,
 )
 from kimi_tui.soul.rebuilt_history import rebuild_world_line
-from kimi_tui.soul.record import read_records
+from kimi_tui.soul.record import read_stored
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.soul.stored_agents import agents_as_markdown
 from kimi_tui.wire.events import ContextReverted, EventRecord
@@ -76,8 +76,14 @@ class WorldLineReader:
         session = self.session
 
         def read() -> list[EventRecord]:
-            records = read_records(session)
-            return rebuild_world_line(session, records, world_line, self._dmails(records))
+            stored = read_stored(session)
+            return rebuild_world_line(
+                session,
+                stored.records,
+                world_line,
+                self._dmails(stored.records),
+                incomplete=stored.incomplete,
+            )
 
         return await in_daemon_thread(read)
 
@@ -128,9 +134,10 @@ class WorldLineReader:
 
         def read() -> list[list[EventRecord]]:
             session = self.session
-            records, dmails = read_records(session), self._dmails(session_history(session))
+            stored, dmails = read_stored(session), self._dmails(session_history(session))
             return [
-                rebuild_world_line(session, records, n, dmails, shared) for n in (0, world_line)
+                rebuild_world_line(session, stored.records, n, dmails, shared, stored.incomplete)
+                for n in (0, world_line)
             ]
 
         of_live, of_other = await in_daemon_thread(read)

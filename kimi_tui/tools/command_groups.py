@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from unicodedata import category
 
+from kimi_tui.app_paths import bare_reason
 from kimi_tui.foreign_text import visible
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.tools.paths import ResolvedPath, holds_secrets, links_around, locate
@@ -120,7 +121,7 @@ def judge(command: str, work_dir: Path, environ: Mapping[str, str]) -> Verdict:
     try:
         return _grouped(form, words, work_dir, environ)
     except OSError as error:
-        said = (error.strerror or type(error).__name__).lower()
+        said = bare_reason(error).lower()
         named = os.path.basename(os.fsdecode(error.filename or ""))
         return Verdict("unknown", f"{visible(named)[:60]}: {said}" if named else said)
     except (_Doubt, ToolProblem, ValueError) as doubt:

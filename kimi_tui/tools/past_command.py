@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from kimi_tui.app_paths import XDG_FOLDERS, data_dir, home_of, make_private
+from kimi_tui.app_paths import XDG_FOLDERS, data_dir, home_of, make_private, reason_of
 from kimi_tui.filesystem import remove_tree
 from kimi_tui.foreign_text import clean, expand_tabs
 from kimi_tui.tools.process import ProcessEnd, RunningCommand, child_environment
@@ -209,7 +209,7 @@ class PastCommands:
             begun = time.monotonic()
             ended = await running.run()
         except OSError as error:
-            raise NoBase(f"The command cannot be started: {error.strerror or error}.") from error
+            raise NoBase(f"The command cannot be started: {reason_of(error)}.") from error
         finally:
             await self._run(stack.close)
         return _of(ended, time.monotonic() - begun)

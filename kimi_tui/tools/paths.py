@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 
 from kimi_tui import app_paths
+from kimi_tui.app_paths import bare_reason
 from kimi_tui.filesystem import is_under, links_to, note_path
 from kimi_tui.tools.base import (
     RESULTS_NAME,
@@ -160,7 +161,7 @@ def _real(absolute: str, asked: str) -> str:
         return os.path.realpath(absolute)
     except OSError as error:
         raise ToolProblem(
-            f"The target of {asked:.200} cannot be found: {error.strerror}.", brief="bad path"
+            f"The target of {asked:.200} cannot be found: {bare_reason(error)}.", brief="bad path"
         ) from error
 
 

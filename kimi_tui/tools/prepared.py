@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from kimi_tui.pipes import pipes
 from kimi_tui.tools.supervisor import (
     READY,
     SEARCH,
@@ -301,8 +302,7 @@ def started_alone(command: SupervisedCommand, *, stdin: int, stdout: int, stderr
         OSError: it could not be started.
         ValueError: a text contains NUL.
     """
-    orders, order = os.pipe()
-    heard, reports = os.pipe()
+    (orders, order), (heard, reports) = pipes(2)
     words = -1
     try:
         words = told(command.words)
@@ -383,27 +383,27 @@ async def start_search(search: ConfinedSearch, limit: int) -> ForkedSearch | Non
     Raises:
         ValueError: a text contains NUL.
     """
-    pipes = [os.pipe() for _ in range(3)]
+    made = pipes(3)
     readers: list[asyncio.StreamReader] = []
     try:
         try:
             process = await _to_its_end(
-                asyncio.to_thread(_current().search, search, [one for _, one in pipes])
+                asyncio.to_thread(_current().search, search, [one for _, one in made])
             )
         finally:
-            for _, one in pipes:
+            for _, one in made:
                 os.close(one)
         if process is None:
             return None
         loop = asyncio.get_running_loop()
-        while pipes:
+        while made:
             readers.append(reader := asyncio.StreamReader(limit, loop))
             protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-            file = os.fdopen(pipes.pop(0)[0], "rb", buffering=0)
+            file = os.fdopen(made.pop(0)[0], "rb", buffering=0)
             await loop.connect_read_pipe(partial(_itself, protocol), file)
         return ForkedSearch(process, readers)
     finally:
-        for one, _ in pipes:
+        for one, _ in made:
             os.close(one)
 
 
@@ -586,8 +586,7 @@ class PreparedProcess:
         self, channel: socket.socket, command: SupervisedCommand, output: int
     ) -> Started | None:
         """Ask for a supervisor; return None if none came, in which case none will start anything."""
-        orders, order = os.pipe()
-        heard, reports = os.pipe()
+        (orders, order), (heard, reports) = pipes(2)
         request = -1
         is_started = False
         try:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kimi_tui.app_paths import home_of
+from kimi_tui.app_paths import home_of, reason_of
 from kimi_tui.display_names import signal_name, some_of
 from kimi_tui.foreign_text import one_line
 from kimi_tui.prompts import prompt
@@ -260,7 +260,7 @@ async def _to_its_end(
         return await running.run_to(report)
     except OSError as error:
         raise ToolProblem(
-            f"The command could not be started: {error.strerror or error}.", brief="not started"
+            f"The command could not be started: {reason_of(error)}.", brief="not started"
         ) from error
 
 

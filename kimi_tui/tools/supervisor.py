@@ -406,8 +406,8 @@ def _begin_ahead(
 ) -> None:
     """Be process 1 of the namespaces of a command that is not known yet: set up, wait for it, and run its supervisor; does not return.
 
-    It ends without a word if it cannot be set up, if no command comes, as soon as something is mounted or unmounted outside, and
-    when another program wants its layer of caches.
+    It ends without a word if it cannot be set up, if no command comes, as soon as something is mounted or unmounted outside or one of
+    its own mounts is gone, and when another program wants its layer of caches.
     V has it look whether a socket has appeared outside, and M whether its mounts lie as they did. G comes with the file of
     `request_of` and the command's output: if all that was set up is as it was, it says so (`READY`) and is a supervisor as any other;
     else it ends, and has started nothing.
@@ -434,6 +434,7 @@ def _begin_ahead(
         poll = select.poll()
         poll.register(orders, select.POLLIN)
         poll.register(mounts, select.POLLPRI)
+        poll.register(standing.table, select.POLLPRI)
         room = _socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
         sockets_at = mounts_at = 0.0
         given: list[int] = []

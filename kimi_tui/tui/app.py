@@ -128,6 +128,10 @@ COPIED_NAME = "copied.txt"
 """A file in a session's folder: the last copied text that was too long for the terminal's clipboard."""
 EARLIER_KEYS_S = 0.5
 """The longest that quitting waits for the field to handle the keys before."""
+LAST_KEYS_S = 1.0
+"""The most seconds for which the end by a signal waits until the keys that were read before have been handled."""
+HELD_S = 0.02
+"""Seconds between two checks whether keys are still held back."""
 KEEPING_S = 0.5
 """Seconds within which drafts are stored when the program is ended from outside the event loop."""
 GRAPHICS_ANSWER_S = 0.7
@@ -193,6 +197,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         use_sure_timers()
         self.launch = launch
         self._instant = self._typed_into = instant
+        self._end_code: int | None = None
+        """The exit code with which a signal, or the loss of the terminal, ends the app; None before."""
         self._first_frame = ExitStack()
         """Holds the first frame back until what was typed before is in it."""
         self._has_said_goodbye = False
@@ -543,9 +549,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         try:
             await asyncio.to_thread(write)
         except OSError as error:
-            return (
-                f"The full text could not be written to {short(path)}: {error.strerror or error}."
-            )
+            return f"The full text could not be written to {short(path)}: {reason_of(error, named_in_text=path)}."
         return f"The full text is in {COPIED_NAME} in {short(session.dir)}"
 
     # --- pictures
@@ -760,20 +764,27 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     @on(TextTypedAhead)
     def _typed_ahead(self, event: TextTypedAhead) -> None:
         """Put text into the prompt that was typed before the app read the terminal. No key has come yet."""
+        if self.return_code is not None:
+            return  # the instant prompt keeps it
         for screen in self._open_screens:
             screen.bench.last_key_at = event.at
             screen.prompt.area.write(event.text)
+        if self._typed_into is not None:
+            self._typed_into.n_taken = 0
 
     @on(AheadPassedOn)
-    def _ahead_passed_on(self) -> None:
-        """Draw the first frame when the widget with the focus has handled the keys that were pressed before."""
-        (self.focused or self.screen).call_later(self._took_over)
+    def _ahead_passed_on(self, event: AheadPassedOn) -> None:
+        """Note when the widget with the focus has handled keys that were pressed before, and draw the first frame after all of them."""
+        (self.focused or self.screen).call_later(partial(self._took, event))
 
-    def _took_over(self) -> None:
-        if self._typed_into is not None:
-            self._typed_into.is_taken_over = True
+    def _took(self, event: AheadPassedOn) -> None:
+        if self._typed_into is not None and self.return_code is None:
+            self._typed_into.n_taken = event.n_pieces
+        if event.is_all:
             self._typed_into = None
-        self._draw_first()
+            self._draw_first()
+            if self._end_code is not None:
+                self._end_behind_keys()
 
     def _draw_first(self) -> None:
         if self._instant is not None:
@@ -825,8 +836,42 @@ class KimiApp(PatchedApp, inherit_bindings=False):
 
     def _ended_by_the_system(self, code: int) -> None:
         self._ending.begin()
-        if self.return_code is None:  # otherwise it is ending already, with a settled exit code
-            self.exit(return_code=code)
+        if self._end_code is not None or self.return_code is not None:
+            return  # it is ending already, with a settled exit code
+        self._end_code = code
+        typed_into = self._typed_into
+        if typed_into is not None and not typed_into.ready.is_set():
+            # No key was passed on yet: the instant prompt keeps them all.
+            self._end_now()
+            return
+        # A timer of Textual's does nothing before the app runs.
+        asyncio.get_running_loop().call_later(LAST_KEYS_S, self._end_now)
+        if typed_into is None:
+            self._end_behind_keys()
+
+    def _end_behind_keys(self) -> None:
+        """Exit when the keys that were read have had all their effects: a widget of an app that exits tells its parents nothing."""
+        if not self.is_running or not self.call_later(self._pass_keys):
+            self._end_now()
+
+    def _pass_keys(self) -> None:
+        holders = (self._ahead, *(screen.bench.type_ahead for screen in self._open_screens))
+        if any(one is not None and one.is_holding for one in holders):
+            asyncio.get_running_loop().call_later(HELD_S, self._end_behind_keys)
+            return
+        pumps = list((self.focused or self.screen).ancestors_with_self)
+        self._pass_up(pumps * 2, 0)
+
+    def _pass_up(self, pumps: Sequence[MessagePump], at: int) -> None:
+        while at < len(pumps):
+            if pumps[at].call_later(self._pass_up, pumps, at + 1):
+                return
+            at += 1
+        self._end_now()
+
+    def _end_now(self) -> None:
+        if self.return_code is None and self._end_code is not None:
+            self.exit(return_code=self._end_code)
 
     async def on_unmount(self) -> None:
         """Stop running commands, and save and release sessions, whatever ended the app."""
@@ -857,6 +902,8 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             keeping.join(KEEPING_S)
         self.print_exit_messages()
         sys.stderr.flush()
+        if self._typed_into is not None:
+            self._typed_into.keep()
 
     def _keep_what_is_left(self) -> None:
         """Store the drafts, and log what the event loop was doing when it did not end in time. Called in a thread."""

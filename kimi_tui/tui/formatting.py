@@ -250,6 +250,18 @@ def cut(text: str, width: int, mark: str = "…") -> str:
     return set_cell_size(text, width - 1).rstrip() + mark if width > 1 else mark
 
 
+Wordings = str | tuple[str, ...]
+"""A text, or several that say the same, the longest first."""
+
+
+def cut_wording(wordings: Wordings, width: int, mark: str = "…") -> str:
+    """Return the longest of these texts that fits the width; if none does, the last one, cut as by `cut`."""
+    if isinstance(wordings, str):
+        return cut(wordings, width, mark)
+    fitting = (text for text in wordings if cell_len(text) <= width)
+    return next(fitting, None) or cut(wordings[-1] if wordings else "", width, mark)
+
+
 def cut_head(text: str, width: int, mark: str) -> str:
     """Shorten to `width` terminal cells, with a mark in place of the beginning; empty if not even the mark fits."""
     if cell_len(text) <= width:

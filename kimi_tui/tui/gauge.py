@@ -25,6 +25,7 @@ from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.painter import PaintedWidget, Painter
 from kimi_tui.tui.rows import Span, joined, sides, spans_width
 from kimi_tui.tui.screens import app_of
+from kimi_tui.tui.textual_patches.compositor import NotesDrawn
 
 if TYPE_CHECKING:
     from kimi_tui.wire.events import StatusUpdate
@@ -87,7 +88,7 @@ class GaugeLayout:
         return cls(_MARGIN, max(0, figures - 2 * _MARGIN), figures, room)
 
 
-class Gauge(PaintedWidget, Widget):
+class Gauge(PaintedWidget, NotesDrawn, Widget):
     """The row that shows how full the context window is.
 
     Args:
@@ -131,8 +132,9 @@ class Gauge(PaintedWidget, Widget):
         self._freed_figure: FreedTokens | None = None
         self._fall_timers: list[Timer] = []
         self._painter = Painter(self, "gauge")
+        self._made: Strip | None = None
         self._drawn: Strip | None = None
-        """The strip that is on the screen now; None if it must be drawn again."""
+        """The strip that was rendered last, and the one that is on the screen now; None before there is one."""
         self._moved_at = 0.0
 
     def show_model(self, model: GaugeModel) -> None:
@@ -212,13 +214,17 @@ class Gauge(PaintedWidget, Widget):
         """Return the row of the gauge."""
         width = self.size.width
         try:
-            self._drawn = self._draw(width)
+            row = self._made = self._draw(width)
         except Exception:
             return blank_strips("the gauge", crop)
-        strips = [self._drawn if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
+        strips = [row if y == 0 else Strip.blank(width) for y in range(crop.y, crop.bottom)]
         if crop.x == 0 and crop.width == width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def note_drawn(self) -> None:
+        """Note that the row that was rendered last is on the screen."""
+        self._drawn = self._made
 
     def _draw(self, width: int) -> Strip:
         app = app_of(self)

@@ -114,7 +114,17 @@ class TextTypedAhead(Message):
 
 
 class AheadPassedOn(Message):
-    """All keys that were pressed before the app read the terminal were passed on."""
+    """Keys that were pressed before the app read the terminal were passed on.
+
+    Attributes:
+        n_pieces: the number of pieces of the input (`Ahead.rest`) with which they were pressed.
+        is_all: whether these are all.
+    """
+
+    def __init__(self, n_pieces: int, *, is_all: bool) -> None:
+        super().__init__()
+        self.n_pieces = n_pieces
+        self.is_all = is_all
 
 
 class BackgroundTold(Message):
@@ -833,14 +843,15 @@ class TerminalInput(PatchedDriver):
             if ahead.text:
                 self.process_message(TextTypedAhead(ahead.text, now))
             before = now
-            for at, data in ahead.rest:
+            for n, (at, data) in enumerate(ahead.rest):
                 if at - before > BURST_S:
                     end_burst()
+                    self.process_message(AheadPassedOn(n, is_all=False))
                 take(data, at)
                 before = at
             if now - before > BURST_S:
                 end_burst()
-            self.process_message(AheadPassedOn())
+            self.process_message(AheadPassedOn(len(ahead.rest), is_all=True))
         # Textual starts another such thread when the program continues after a stop, so its first check is late too.
         looked_at = 0.0
         is_gone = False

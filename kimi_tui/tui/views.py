@@ -159,6 +159,16 @@ class Views:
             return session
         return self._session
 
+    def held(self) -> list[object]:
+        """Return the objects of which a long session has thousands, so that they can be freed a few at a time."""
+        sessions = [self._session, None if self._untold is None else self._untold.session]
+        found: list[object] = []
+        for session in sessions:
+            if session is not None:
+                found += session.chat.blocks
+                found += session.timeline.held()
+        return found
+
     def begin(self, state: SessionState) -> None:
         """Set the state of the session that is known before its history is read."""
         self._begins_with = state

@@ -84,7 +84,7 @@ class NextMessage:
 
 @dataclass(frozen=True, slots=True)
 class StepRetry:
-    """The model call failed and is tried again in `wait_s` seconds; its streamed text is dropped.
+    """The model call failed and is tried again in `wait_s` seconds; what it streamed is replaced by what the next attempt streams.
 
     `left_s` is the number of seconds for which an overload is still waited out; 0 if attempts are counted instead.
 
@@ -104,11 +104,21 @@ class StepRetry:
 class StepInterrupted:
     """The running step did not finish: the user stopped it, and the streamed text is kept and marked.
 
-    With `failed` the cause was not the user: the model could not be asked, or the context could not be made small enough. The
-    streamed text is dropped then, and the following `TurnEnd` says why.
+    With `failed` the cause was not the user: the model could not be asked, or the context could not be made small enough, and the
+    following `TurnEnd` says why. Streamed text is kept then if `AnswerBroken` came before, else dropped.
     """
 
     failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBroken:
+    """The model call failed within its answer, and is not tried again: the text streamed so far stays in the context, marked.
+
+    `reason` is the failure, a sentence.
+    """
+
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +335,7 @@ class CompactionBegin:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnd:
-    """The summary is in the context, or (`error` not empty) nothing changed.
+    """The summary is in the context, or (`error` not empty) nothing changed; `advice` says then what else helps.
 
     If no `CompactionBegin` precedes the event, the user edited the summary.
     """
@@ -335,6 +345,7 @@ class CompactionEnd:
     summary: str = ""
     world_line: int = 0
     error: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +459,8 @@ class FilesChanged:
     """The agent's tools changed working files in the step of checkpoint `uid`; `added` and `removed` count lines.
 
     `lost` is the number of `paths` whose former contents are in no snapshot; `lost_paths` are the first of these. `key` is
-    the call that changed the files. Both are empty in older records.
+    the call that changed the files. Both are empty in older records. `ignored` counts new files and folders that a rule ignores,
+    such as caches: no contents are lost, and a rewind leaves them. They are not among `paths`; `ignored_paths` are the first ones.
     """
 
     uid: str
@@ -458,6 +470,8 @@ class FilesChanged:
     lost: int = 0
     key: str = ""
     lost_paths: tuple[str, ...] = ()
+    ignored: int = 0
+    ignored_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -838,6 +852,7 @@ Event = (
     | NextMessage
     | StepRetry
     | StepInterrupted
+    | AnswerBroken
     | TextPart
     | ThinkPart
     | ToolCall

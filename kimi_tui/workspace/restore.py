@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from kimi_tui.app_paths import bare_reason
 from kimi_tui.filesystem import (
     Storage,
     create_file,
@@ -363,7 +364,7 @@ def carry_out(root: Path, store: BlobStore, changes: Collection[FileChange]) -> 
         try:
             _bring(root, store, one)
         except OSError as error:
-            failed[one.path] = (error.strerror or str(error)).lower()
+            failed[one.path] = bare_reason(error).lower()
         except BlobDamaged as error:
             failed[one.path] = str(error)
         except _ChangedSince:

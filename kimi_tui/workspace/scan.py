@@ -20,7 +20,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from kimi_tui.filesystem import SETTLED_NS, is_temporary_name, open_folder
+from kimi_tui.filesystem import (
+    SETTLED_NS,
+    all_is_read,
+    is_temporary_name,
+    open_folder,
+    raise_lack,
+)
 from kimi_tui.workspace.file_table import (
     FileRow,
     FileRows,
@@ -110,7 +116,8 @@ class _FileReader:
                 return ManifestEntry("large", size=stamp.size)
             else:
                 content, mode = _content(name, folder, stamp), permission_bits(stamp.mode)
-        except OSError:
+        except OSError as error:
+            raise_lack(error)
             return ManifestEntry("unreadable", size=stamp.size)
         return self._keep("link" if stat.S_ISLNK(stamp.mode) else "file", content, mode, budget)
 
@@ -343,10 +350,10 @@ class Scanner:
             raise FileNotFoundError(errno.ENOENT, _GONE) from error
         self.n_scans += 1
         try:
-            told = self._told(top)
-            suspects, self._suspects = self._suspects, set()
             # Until the end of this scan nothing that was told may be lost by an error.
             is_told, self._is_told = self._is_told and not whole, False
+            told = self._told(top)
+            suspects, self._suspects = self._suspects, set()
             done = is_walk = False
             if told is not None and is_told:
                 done = self._look(told, top, now)
@@ -406,7 +413,8 @@ class Scanner:
             or (self._left_over and self._limits.max_files > self._n_kept)
         ):
             return None
-        held = held_files(self._real)
+        with all_is_read():
+            held = held_files(self._real)
         if held.is_unknown:
             return None
         for path in held.mapped:
@@ -507,6 +515,17 @@ class Scanner:
         """Whether the next scan can rely on what the kernel tells."""
         return self._is_told and self._watch is not None and self._watch.is_open
 
+    def suspect(self, paths: Iterable[str]) -> None:
+        """Have the next scan read these files, even if nothing tells of a change."""
+        for path in paths:
+            self._waiting.add_path(path, CONTENT)
+            above, _, name = path.rpartition("/")
+            folder = self._folders.get(above)
+            row = None if folder is None else folder.rows.get(name)
+            if folder is not None and row is not None:
+                # A walk looks at the stamp.
+                folder.rows = folder.rows.edited({name: row._replace(stamp=None)})
+
     @property
     def has_suspects(self) -> bool:
         """Whether a check found names that the next scan has to look at."""
@@ -591,7 +610,8 @@ class Scanner:
                 continue
             try:
                 handle = _opened(path, top)
-            except OSError:
+            except OSError as error:
+                raise_lack(error)
                 # The folder was removed or made unreadable; the watch told of that as well.
                 continue
             try:
@@ -649,7 +669,8 @@ class Scanner:
             status = os.stat(name, dir_fd=handle, follow_symlinks=False)
         except FileNotFoundError:
             status = None
-        except OSError:
+        except OSError as error:
+            raise_lack(error)
             folder.remarks[name] = _UNREADABLE
             return True
         if status is not None:
@@ -766,7 +787,8 @@ class Scanner:
             return True
         try:
             inner = os.open(name, _FOLDER_FLAGS, dir_fd=handle)
-        except OSError:
+        except OSError as error:
+            raise_lack(error)
             folder.remarks[name] = _UNREADABLE
             self._forget(path, now)
             return True
@@ -914,6 +936,7 @@ class Scanner:
                 if name in stamps:
                     rows[name] = None
                 if not isinstance(error, FileNotFoundError):
+                    raise_lack(error)
                     # The name exists but cannot be examined, so it must not count as missing.
                     folder.remarks[name] = _UNREADABLE
                 continue

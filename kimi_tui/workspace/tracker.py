@@ -499,6 +499,11 @@ class Tracker:
             restore.current(str(self._root / path)) == as_file(latest.get(path)) for path in paths
         )
 
+    def suspect(self, paths: Iterable[str]) -> None:
+        """Have the next scan read these files, even if nothing tells of a change."""
+        if self._scanner is not None:
+            self._scanner.suspect(paths)
+
     def mark(self, uid: str, agent: str = "") -> None:
         """Note a checkpoint of an agent; empty for the session's own."""
         self._log.mark(uid, agent)
@@ -507,9 +512,10 @@ class Tracker:
         """Note a checkpoint that has the files of an earlier one."""
         self._log.mark_again(uid, like)
 
-    def figures(self, *snapshots: Snapshot) -> tuple[list[str], int, int, list[str]]:
-        """Return the files that snapshots changed, the lines that they added and removed, and the files that cannot be restored to
-        their former state. The files are sorted.
+    def figures(self, *snapshots: Snapshot) -> tuple[list[str], int, int, list[str], list[str]]:
+        """Return the files that snapshots changed, the lines that they added and removed, the files that cannot be restored to their
+        former state, and the new ones that a rule ignores, of which nothing is lost and which are not among the first. The files
+        are sorted.
 
         Lines are counted in the first hundred files, and there only in texts up to a size limit.
 
@@ -522,16 +528,22 @@ class Tracker:
             changed = {path: now for path, now in changed.items() if then[path] != now}
         added = removed = 0
         lost: list[str] = []
+        ignored: list[str] = []
+        # A folder that is ignored from now on may have had files that were not.
+        above = {folder for path, entry in then.items() if entry for folder in ancestors(path)}
         for place, (path, now) in enumerate(changed.items()):
             before = then[path]
-            if not all(one is None or one.is_known for one in (before, now)):
+            if before is None and now is not None and now.kind == "ignored" and path not in above:
+                ignored.append(path)
+            elif not all(one is None or one.is_known for one in (before, now)):
                 lost.append(path)
             found = None
             if place < _COUNTED_FILES:
                 found = self.texts.compared(before, now, max_rows=0)
             if found is not None:
                 added, removed = added + found.added, removed + found.removed
-        return sorted(changed), added, removed, sorted(lost)
+        paths = sorted(changed.keys() - {*ignored})
+        return paths, added, removed, sorted(lost), sorted(ignored)
 
     def adopt(self, folder: Path, since: str, by: By) -> bool:
         """Take the snapshots of a copy of this session into the log, with their contents; return whether it has new ones now.

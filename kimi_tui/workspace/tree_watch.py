@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from kimi_tui.filesystem import note_unread, unread_is_empty
 from kimi_tui.workspace import inotify
 from kimi_tui.workspace.inotify import Inotify, file_system_kind, most_watches
 
@@ -364,12 +365,14 @@ def _descendants(process: int) -> Iterator[int]:
         tasks = f"/proc/{waiting.pop()}/task"
         try:
             names = os.listdir(tasks)
-        except OSError:
+        except OSError as error:
+            note_unread(error)
             continue
         for task in names:
             try:
                 told = _told_in(f"{tasks}/{task}/children")
-            except OSError:
+            except OSError as error:
+                note_unread(error)
                 continue
             if told:
                 children = [int(one) for one in told.split()]
@@ -379,7 +382,7 @@ def _descendants(process: int) -> Iterator[int]:
 
 def _opened(process: int) -> Iterator[tuple[str, str]]:
     """Yield the files that a process can write to, with the names of their descriptors."""
-    with contextlib.suppress(OSError):
+    with unread_is_empty():
         for name in os.listdir(f"/proc/{process}/fd"):
             descriptor = f"/proc/{process}/fd/{name}"
             with contextlib.suppress(OSError):
@@ -394,7 +397,7 @@ _SHARED: Final = tuple(b"%cw%cs " % (r, x) for r in b"r-" for x in b"x-")
 
 
 def _mapped(process: int) -> Iterator[str]:
-    with contextlib.suppress(OSError):
+    with unread_is_empty():
         told = _told_in(f"/proc/{process}/maps")
         # Almost no process has one, and the file has hundreds of lines.
         for line in told.split(b"\n") if any(rights in told for rights in _SHARED) else ():

@@ -32,3 +32,15 @@ def test_an_editor_knows_each_kind() -> None:
     assert set(kinds(*events)) == {
         *("read", "edit", "execute", "search", "fetch", "think", "switch_mode", "other"),
     }
+
+
+def test_an_editor_is_told_which_past_message_was_not_sent() -> None:
+    updates = Updates("/work", past=True)
+    sent = (ev.TurnBegin("sent"), ev.CheckpointCreated(0, "u", "user", "sent", 0))
+    told = [
+        str(one)
+        for event in (*sent, ev.TurnEnd("done"), ev.TurnBegin("never"), ev.TurnEnd("interrupted"))
+        for one in updates.of(event)
+    ]
+    assert [text for text in ("sent", "never", "was not sent") if any(text in o for o in told)]
+    assert ["was not sent" in one for one in told] == [False, False, True]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.cases import first_only
 from support.chat_server import ChatServerThread, call, say
-from support.program import Program
+from support.program import PROGRAM, Program
 from support.terminal import Terminal
 
 from kimi_tui.tui.keyboard import QUIET_S
@@ -485,7 +485,7 @@ def test_quitting_says_how_to_go_on(configured: Program, server: ChatServerThrea
     terminal.wait_for("Enter send")
     first = configured.session_dir().name
     said = _leave(terminal)
-    assert f'continue "Fix the parser": kimi-tui --session {first}' in said
+    assert f'continue "Fix the parser": {PROGRAM} --session {first}' in said
     # The command that it prints works.
     terminal = configured.start("--session", first)
     terminal.wait_for("Answered.")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,9 @@ from support.chat_server import ChatServerThread, say
 from support.emulator import QuickScreen, QuickStream
 from support.program import Program
 from support.terminal import _NOT_FOR_PYTE, Terminal
+
+from kimi_tui.session.unsent import read_waiting
+from kimi_tui.tui.main.drafts import read_draft
 
 HELD = """
 import os, sys, time
@@ -173,6 +179,39 @@ def test_what_was_typed_is_kept_whatever_ends_it(configured: Program) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("end", ["\r", " "])
+def test_what_is_typed_at_full_speed_is_kept_once_whenever_the_window_is_closed(
+    configured: Program, end: str
+) -> None:
+    for n_ms in range(200, 1400, 40):
+        terminal = configured.start(fresh=True)
+        terminal.wait_raw(b"\x1b[?1049h")
+        begun = time.monotonic()
+        typed: list[float] = []
+        while time.monotonic() - begun < n_ms / 1000:
+            terminal.type(f"{len(typed):03x}{end}")
+            typed.append(time.monotonic())
+            time.sleep(0.003)
+        terminal.close_window()
+        closed_at = time.monotonic()
+        assert terminal.wait_exit() == 128 + signal.SIGHUP
+        kept: list[str] = []
+        for folder in configured.home.glob("sessions/*/*"):
+            texts = [*read_waiting(folder), read_draft(folder).text]
+            if (folder / "context.jsonl").exists():
+                told = (folder / "context.jsonl").read_text().splitlines()
+                texts += [
+                    str(one["content"]) for one in map(json.loads, told) if one["role"] == "user"
+                ]
+            kept += re.findall(r"\b[0-9a-f]{3}\b", " ".join(texts))
+            shutil.rmtree(folder)
+        assert len(kept) == len(set(kept))
+        # The newest keys may not have been read.
+        n_read = sum(closed_at - at > 0.15 for at in typed)
+        assert {f"{n:03x}" for n in range(n_read)} <= set(kept)
+
+
+@pytest.mark.exhaustive
 def test_what_was_typed_is_kept_if_the_app_cannot_start(configured: Program) -> None:
     held = Held(configured, then="raise ImportError('no textual')")
     held.terminal.wait_for(PAGE)
@@ -190,6 +229,8 @@ def test_it_sleeps_and_wakes(configured: Program) -> None:
     terminal.type("abc")
     terminal.wait_for("› abc")
     asleep = terminal.n_bytes
+    # The second signal finds the first one being handled.
+    os.kill(terminal.pid, signal.SIGTSTP)
     os.kill(terminal.pid, signal.SIGTSTP)
     terminal.wait_stopped()
     terminal.wait_raw(b"\x1b[?1049l", start=asleep)

@@ -224,7 +224,9 @@ def test_rewind_with_files_undo_and_jump(
         "Undo the rewind to #3"
     )
     person.clicks("u  Undo")
-    person.reads("2 steps since then stay as world line 2 (Use a regex). 3 files restored.")
+    person.sees_all(
+        "Undo: 2 steps since then stay as world line 2 (Use a regex)", "3 files restored"
+    )
     assert files(work) == AFTER_THE_FIX
     terminal.key("escape")
     person.sees("Enter send")

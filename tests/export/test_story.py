@@ -8,9 +8,13 @@ from typing import cast
 
 from support.story import moment_at, whole_story
 
+from kimi_tui.export.cast import write_cast
+from kimi_tui.export.markup import BlockWriter
+from kimi_tui.export.redaction import Redactor
 from kimi_tui.export.story import Story, tell
+from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.projection.replay import Replay
-from kimi_tui.wire.events import CheckpointCreated, EventRecord, FilesChanged, TurnBegin
+from kimi_tui.wire.events import CheckpointCreated, EventRecord, FilesChanged, TurnBegin, TurnEnd
 
 RECORDS = whole_story().records
 
@@ -89,3 +93,18 @@ def test_an_empty_session_and_its_title() -> None:
     assert tell([], "", title="Mine").title == "Mine"
     said = EventRecord(0, 1.0, TurnBegin("Fix the parser"))
     assert "Fix the parser" in tell([said], "").title
+
+
+def test_a_message_that_was_not_sent_says_so_in_every_export() -> None:
+    last = RECORDS[-1]
+    unsent = [TurnBegin("never sent"), TurnEnd("interrupted")]
+    more = [last._replace(seq=last.seq + n, event=event) for n, event in enumerate(unsent, 1)]
+    story, redactor = tell([*RECORDS, *more], ""), Redactor.of_this_machine()
+    writer = BlockWriter(redactor, lambda _: "")
+    said = [block for block in story.blocks.values() if isinstance(block, UserBlock)]
+    pages = {block.text: writer.article(0, block) for block in said}
+    assert ["not sent" in page for page in pages.values()] == [
+        text == "never sent" for text in pages
+    ]
+    cast_lines = "".join(write_cast(story, redactor, 0.0))
+    assert cast_lines.count("(not sent)") == 1

@@ -348,12 +348,13 @@ def test_a_signal_in_each_phase(place: Place, phase: str, number: int) -> None:
     run.interrupt(number)
     ended = run.end()
     assert "Traceback" not in ended.err
-    if phase == "estimate" and ended.code < 0:
-        # It has not begun to handle signals yet.
-        assert ended.code == -number
+    code = 130 if number == signal.SIGINT else 143
+    if phase == "estimate" and not ended.out:
+        # No future has begun, and maybe it does not handle signals yet.
+        assert ended.code in (code, -number)
         place.assert_untouched()
         return
-    assert ended.code == (130 if number == signal.SIGINT else 143)
+    assert ended.code == code
     facts = ended.json
     assert len(facts["futures"]) == 2
     assert {one["state"] for one in facts["futures"]} <= {"stopped", "done", "failed"}
@@ -371,6 +372,10 @@ def test_a_signal_while_it_opens(place: Place, delay_s: float, number: int) -> N
     if "Fatal Python error: init_import_site" not in ended.err:
         # Python itself had begun.
         assert ended.code in ((130, -2) if number == signal.SIGINT else (143, -15))
+    if ended.code < 0:
+        # A program that a signal kills before it handles signals removes nothing; the next start does.
+        sweep = "from kimi_tui import temporary_folders; temporary_folders.sweep()"
+        subprocess.run([sys.executable, "-c", sweep], cwd=place.work, check=True)
     place.assert_untouched()
 
 

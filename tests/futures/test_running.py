@@ -17,11 +17,11 @@ from kimi_tui.futures import planning, process, world_line
 from kimi_tui.futures.running import Futures
 from kimi_tui.futures.values import Caps, FuturesPlan, NoFutures, Variant, ranked
 from kimi_tui.images import read_image
-from kimi_tui.projection.blocks import AgentBlock, UserBlock
+from kimi_tui.projection.blocks import AgentBlock, ToolBlock, UserBlock
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
-from kimi_tui.tool_cards import ImageBlock
+from kimi_tui.tool_cards import DiffBlock, ImageBlock
 from kimi_tui.tools.sandbox.view import Tier
 from kimi_tui.wire.events import EventRecord, FutureChanged, SteerTaken
 
@@ -118,6 +118,13 @@ async def test_two_futures_are_judged_and_one_is_made_current_and_undone(scene: 
         model.apply(record)
     assert set(model.timeline.left_lines) == {1, 2}
     assert "I did alpha." in said_in(await again.soul.history())
+    cards = [one for one in model.chat.blocks if isinstance(one, ToolBlock)]
+    (written,) = (one for one in cards if one.name == "Write")
+    (ran,) = (one for one in cards if one.name == "Shell")
+    (diff,) = written.display
+    assert isinstance(diff, DiffBlock)
+    assert (diff.path, diff.added, diff.removed, diff.created) == ("alpha.txt", 1, 0, True)
+    assert (ran.n_changed, ran.changed) == (3, ("new/alpha", "src/f1.py", "src/f2.py"))
     assert [f.path for f in await again.futures.differences(beta)] == [
         "beta.txt",
         "tests/test_a.py",

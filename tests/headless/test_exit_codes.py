@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from headless.conftest import Scripts
 from support.cases import each
-from support.chat_server import call, gate, say, status
+from support.chat_server import Chunk, call, delta, gate, say, status, stream
 
 import kimi_tui
 from kimi_tui.program import EXIT_CODES
@@ -57,6 +57,16 @@ def test_1_a_turn_that_failed(scripts: Scripts, answer: object) -> None:
     ran = scripts.run("-p", "hi", "-o", "out.txt")
     assert (ran.code, ran.out) == (1, "")
     assert not (scripts.work / "out.txt").exists()
+
+
+def test_1_an_answer_that_breaks_off_is_on_standard_error(scripts: Scripts) -> None:
+    full = stream(delta(content="Half of it"), Chunk({"error": {"message": "No", "code": 400}}))
+    scripts.server.script(full, full)
+    ran = scripts.run("-p", "hi")
+    assert (ran.code, ran.out) == (1, "")
+    assert "incomplete:\nHalf of it\n" in ran.err
+    found = scripts.result("-p", "hi")
+    assert (found["is_error"], found["result"]) == (True, "Half of it")
 
 
 def test_2_wrong_usage(scripts: Scripts) -> None:

@@ -98,7 +98,7 @@ def test_a_secret_is_not_for_an_unencrypted_address_elsewhere(
     for url in ("http://nas.lan/mcp", "HTTP://nas.lan:80/mcp", "http://${HOST}/mcp"):
         with pytest.raises(BadEntry, match=re.escape(words)):
             check(url)
-    for near in ("localhost", "a.localhost", "127.0.0.2", "[::1]"):
+    for near in ("localhost", "localhost.", "a.localhost", "127.1", "127.0.0.2", "[::1]"):
         check(f"http://{near}:8080/mcp", has_login=True)
     for url in ("https://nas.lan/mcp", "HTTPS://nas.lan/mcp"):
         check(url, has_login=True)

@@ -253,14 +253,15 @@ def test_ways_to_end(flags: dict[str, bool], state: str) -> None:
     assert only(shown(talk), ToolBlock).state == state
 
 
-def test_a_retry_drops_what_the_attempt_streamed() -> None:
+def test_the_next_attempt_replaces_what_the_failed_one_streamed() -> None:
     talk = Conversation()
     talk.user("Hi")
     talk.step(think="Hm", text="Half an ans")
     talk.call("Shell", {"command": "ls"})
     talk.tell(StepRetry(1, 1, 3, 4.0, "overloaded\x1b[2J", 529))
     model = shown(talk)
-    assert kinds(model) == ["User", "Retry"]
+    assert kinds(model) == ["User", "Thought", "Agent", "Tool", "Retry"]
+    assert only(model, ToolBlock).state == "stopped"
     retry = only(model, RetryBlock)
     assert retry.reason == "overloaded"
     assert retry.due == retry.at + 4.0
@@ -273,7 +274,10 @@ def test_a_retry_drops_what_the_attempt_streamed() -> None:
     talk.step(text="Again ha")
     talk.tell(StepRetry(2, 1, 3, 4.0, "dropped"))
     shown(talk, model)
-    assert kinds(model) == ["User", "Agent", "Tool", "Retry"]
+    assert kinds(model) == ["User", "Agent", "Tool", "Agent", "Retry"]
+    talk.tell(TextPart("Again whole"))
+    shown(talk, model)
+    assert kinds(model) == ["User", "Agent", "Tool", "Agent"]
 
 
 def test_stopped_once() -> None:
@@ -726,7 +730,7 @@ def test_a_command_says_what_it_changed_while_that_can_be_brought_back() -> None
     assert changed_words(made) == "21 files changed, 20 of them cannot be restored"
     assert len(made.changed) == NAMED
     made.lost = ("00", "01", "02")
-    said = "21 files changed, 20 of them (00, 01, 02 and 17 more) cannot be restored"
+    said = "21 files changed, 20 of them cannot be restored (00, 01, 02 and 17 more)"
     assert changed_words(made) == said
     made.n_lost = 21
     assert changed_words(made) == "21 files changed, cannot be restored"

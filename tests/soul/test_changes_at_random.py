@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_server import say
-from support.soul import Stage, stage
+from support.chat_server import calls, say
+from support.soul import Stage, stage, until_end
 
 from kimi_tui.soul.file_history import FileHistory
 from kimi_tui.soul.folder_snapshots import ChangingTool
+from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tools.base import ApprovalQuestion, FileVersions, ToolEnv
 from kimi_tui.tools.file_edit import WriteFile, WriteFileParams
 from kimi_tui.tools.jobs import Jobs
@@ -36,7 +37,7 @@ from kimi_tui.workspace.snapshots import FOREIGN
 _TEXT = re.compile(rb"(\w+):(\d+)\n")
 _NEAR_S = 0.12
 _NEAR_IF_SLOW_S = 0.4
-"""Seconds around a command in which a change of the user may count as the command's."""
+"""Seconds around a command in which a change of the user may count as the command's, and these where scans take long."""
 
 
 @dataclass
@@ -347,7 +348,7 @@ def _last_texts(scene: Scene, path: str) -> list[bytes]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("scans", ["told", "walked", "slow"])
-@pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "4"))))
+@pytest.mark.parametrize("seed", range(4))
 async def test_changes_at_random(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scans: str, seed: int
 ) -> None:
@@ -368,3 +369,87 @@ async def test_changes_at_random(
 
 def _no_watch() -> None:
     raise OSError("no watch")
+
+
+def _of_agent(on: Stage) -> dict[str, bytes]:
+    """Return the files that only the agent changes, each with its text and rights, or the target of a link."""
+    found: dict[str, bytes] = {}
+    for path in on.work.rglob("main*"):
+        with contextlib.suppress(OSError):
+            name = path.relative_to(on.work).as_posix()
+            if path.is_symlink():
+                found[name] = b"-> " + os.readlink(path).encode()
+            elif path.is_file():
+                found[name] = path.read_bytes() + oct(path.stat().st_mode).encode()
+    return found
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(4))
+async def test_turns_that_are_stopped_at_random_go_back_exactly(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    async with stage(tmp_path) as on:
+        (on.work / "main-1").write_text("start:1\n")
+        await on.soul.files_ready()
+        # The first scan may have come before the file was written.
+        await on.soul.folder.take("other")
+        n_begun = len(on.soul.folder.tracker.log)
+        scene = Scene(on, chance, _NEAR_S)
+        user = threading.Thread(target=scene.user)
+        user.start()
+        befores: list[tuple[int, dict[str, bytes]]] = []
+        try:
+            for _ in range(8):
+                await _turn(scene, befores)
+                if befores and chance.random() < 0.3:
+                    await _there_and_back(on, *chance.choice(befores))
+        finally:
+            scene.is_over = True
+            await asyncio.to_thread(user.join)
+        for number, before in befores:
+            await _there_and_back(on, number, before)
+        folder = on.soul.folder
+        await folder.take("other")
+        assert not folder._unseen
+        for one in folder.tracker.log.snapshots[n_begun:]:
+            for path, entry in one.changed.items():
+                if entry is not None and entry.kept and "main" in path and one.by != "restore":
+                    assert one.by == "agent", (path, folder.tracker.texts.content(entry))
+
+
+async def _turn(scene: Scene, befores: list[tuple[int, dict[str, bytes]]]) -> None:
+    """Have the agent work for a step or two, and be stopped at times; note the checkpoint, and the files before it."""
+    on, chance = scene.on, scene.chance
+    made: list[tuple[str, dict[str, Any]]] = []
+    for _ in range(chance.randint(1, 3)):
+        if chance.random() < 0.5:
+            path = chance.choice(("main-1", "main-2", "deep/main-3"))
+            text = scene.text("main").decode()
+            made.append(("WriteFile", {"path": path, "content": text}))
+        else:
+            command = _commands(scene, "", []).replace("both-", "main-b")
+            command += chance.choice(("", "; chmod 755 main-1", "; ln -sfn main-1 main-link"))
+            made.append(("Shell", {"command": command}))
+    n_before, before = len(on.soul.session.context.checkpoints), _of_agent(on)
+    on.server.script(calls(made), say("done"))
+    turn = asyncio.create_task(until_end(on.soul.run("go")))
+    if chance.random() < 0.5:
+        await asyncio.wait([turn], timeout=chance.choice((0.01, 0.05, 0.1, 0.2)) * chance.random())
+        await on.soul.interrupt()
+    await turn
+    on.server._answers.clear()
+    await on.soul._orphans.wait(10)
+    await on.soul.folder.settled()
+    points = on.soul.session.context.checkpoints
+    if len(points) > n_before:
+        befores.append((points[n_before].id, before))
+
+
+async def _there_and_back(on: Stage, number: int, before: dict[str, bytes]) -> None:
+    """Restore the files of a checkpoint, and undo that."""
+    now = _of_agent(on)
+    outcome = await on.soul.travel.rewind(Target(number), "only")
+    assert _of_agent(on) == before, outcome
+    if any(one.fate in ("restore", "create", "delete") for one in outcome.files):
+        await on.soul.travel.undo()
+    assert _of_agent(on) == now

@@ -179,8 +179,17 @@ async def test_what_cannot_be_compacted(tmp_path: Path) -> None:
         )
         on.server.script(status(400, {"error": {"message": "no"}}))
         await on.soul.compact(until=Target(2))
-        assert "not compacted" in on.ear.of(ev.CompactionEnd)[-1].error
+        failed = on.ear.of(ev.CompactionEnd)[-1]
+        assert "not compacted" in failed.error
+        assert failed.advice
         assert on.file() == file
+        # Advice never is what has just failed.
+        on.server.script(*[say(" ")] * 3)
+        await on.soul.compact(until=Target(2))
+        failed = on.ear.of(ev.CompactionEnd)[-1]
+        assert failed.error
+        assert "Rewind to an earlier checkpoint, or use /clear" in failed.advice
+        assert "/compact" not in failed.advice
         on.server.script(say("SUMMARY"))
         await on.soul.compact(until=Target(2))
         # Nothing would be left before the summary.
@@ -221,7 +230,7 @@ async def test_editing_the_summary(tmp_path: Path) -> None:
         await on.soul.travel.rewind(Target(6))
         await on.soul.travel.undo()
         said = "Undid the edit of the summary. 2 steps since then stay as world line 3."
-        assert await on.soul.travel.undo() == said
+        assert (await on.soul.travel.undo()).text == said
         assert await on.summary() == "SUMMARY"
         assert on.file() == before
 

@@ -18,7 +18,7 @@ from support.soul import PATIENCE_S, Ear, Stage, next_event, stage, until_end
 
 from kimi_tui.llm.openai_compatible import OpenAICompatible
 from kimi_tui.projection.blocks import MarkBlock, ToolBlock
-from kimi_tui.projection.tool_calls import changed_words
+from kimi_tui.projection.tool_calls import changed_words, ignored_words
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.errors import StorageTrouble
 from kimi_tui.session.journal import JournalEntry
@@ -37,6 +37,7 @@ from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.tracker import Tracker
+from kimi_tui.workspace.tree_watch import Told
 
 
 def files(on: Stage) -> dict[str, str]:
@@ -84,12 +85,12 @@ async def test_a_rewind_brings_back_what_tools_and_commands_changed(tmp_path: Pa
         )
         told = on.ear.of(ev.FilesRestored)[-1]
         assert (told.restored, told.deleted) == (("edited", "gone"), ("sub/new",))
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
         assert on.soul.session.context.messages
-        assert "2 files restored, 1 deleted" in await on.soul.travel.redo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.redo()).text
         assert files(on) == before
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
 
 
@@ -124,11 +125,40 @@ async def test_a_command_s_card_says_what_it_changed_and_what_comes_back(tmp_pat
         told = [
             ("2 files changed, can be restored", ("a", "b")),
             ("", ()),
-            ("2 files changed, 1 of them (b) cannot be restored", ("a", "b")),
+            ("2 files changed, 1 of them cannot be restored (b)", ("a", "b")),
         ]
         assert said(on.ear.events) == told
         await on.reopen()
         assert said(one.event for one in on.soul.opened_with) == told
+
+
+async def test_a_new_cache_is_no_loss_and_an_ignored_file_that_goes_is_one(tmp_path: Path) -> None:
+    def card(on: Stage) -> ToolBlock:
+        model = TranscriptModel()
+        for event in on.ear.events:
+            model.apply(ev.EventRecord(0, 0.0, event))
+        return [one for one in model.blocks if isinstance(one, ToolBlock)][-1]
+
+    async with stage(tmp_path) as on:
+        (on.work / ".gitignore").write_text("__pycache__/\n*.log\nout/\n")
+        (on.work / "out.txt").write_text("1\n")
+        await on.soul.files_ready()
+        on.server.script(shell("mkdir __pycache__; echo 1 > __pycache__/a.pyc"), say("done"))
+        await on.soul.run("make a cache")
+        made = card(on)
+        assert changed_words(made) == ""
+        assert ignored_words(made) == "New and ignored, so a rewind does not delete it: __pycache__"
+        on.server.script(shell("rm -r __pycache__; echo 2 > x.log; echo 2 > out.txt"), say("done"))
+        await on.soul.run("remove it")
+        made = card(on)
+        assert changed_words(made) == "2 files changed, 1 of them cannot be restored (__pycache__)"
+        assert ignored_words(made).endswith(": x.log")
+        # What was kept, and is ignored from now on, is no cache.
+        on.server.script(shell("mkdir kept; echo 1 > kept/a"), say("done"))
+        await on.soul.run("more")
+        on.server.script(shell("echo kept/ >> .gitignore"), say("done"))
+        await on.soul.run("ignore it")
+        assert "(kept)" in changed_words(card(on))
 
 
 @pytest.mark.exhaustive
@@ -314,7 +344,7 @@ async def test_a_fork_brings_the_files_along_and_both_sessions_can_undo_that(
         on.session = on.store.find(made.session_id, on.work)
         await on.open()
         await on.soul.files_ready()
-        assert "1 file restored, 1 deleted" in await on.soul.travel.undo()
+        assert "1 file restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert files(on) == after
 
 
@@ -376,7 +406,7 @@ async def test_an_undo_names_the_files_that_its_steps_leave(
         assert toll.files.is_effect is (files == "restore")
         stays = [(one.path, one.added) for one in toll.files.files if one.fate == "skip"]
         assert stays == [("made.txt", 1)]
-        said = await on.soul.travel.undo()
+        said = (await on.soul.travel.undo()).text
         words = "2 steps since then stay as world line 2; made.txt stays as it is"
         assert f"{words}." in said
         assert (on.work / "made.txt").is_file()
@@ -408,7 +438,7 @@ async def test_an_undo_names_what_goes_with_it_before_and_after(tmp_path: Path) 
         signs = {one.path: {row.sign for row in one.rows} for one in toll.files.files}
         assert signs == {"gone": {"-"}, "sub/new": {"+"}}
         assert [one.text for one in toll.dropped] == ["and on", "more", "on", "true"]
-        said = await on.soul.travel.undo()
+        said = (await on.soul.travel.undo()).text
         assert said == (
             "Undid the rewind to #2. 4 steps since then stay as world line 2. 1 file restored, 1 deleted."
         )
@@ -613,7 +643,7 @@ async def test_a_restore_cut_off_after_the_journal_is_finished_at_the_next_start
         await on.reopen()
         await on.soul.files_ready()
         assert files(on) == before
-        assert "2 files restored, 1 deleted" in await on.soul.travel.undo()
+        assert "2 files restored, 1 deleted" in (await on.soul.travel.undo()).text
         assert "sub/new" in files(on)
 
 
@@ -786,6 +816,25 @@ async def test_a_stopped_command_is_looked_at_too(tmp_path: Path) -> None:
         await turn
         await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"a": "old\n"}
+
+
+@pytest.mark.exhaustive
+async def test_what_a_stopped_command_writes_before_its_end_is_the_agent_s(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        late = "echo 1 > asked; sleep 1; echo 1 > late; exit"
+        on.server.script(shell(f"trap '{late}' TERM; echo go; while :; do sleep 0.05; done"))
+        heard = on.soul.wire.subscribe()
+        turn = asyncio.create_task(until_end(on.soul.run("go")))
+        await next_event(heard, ev.ToolOutput)
+        await on.soul.interrupt()
+        await turn
+        # The turn ends before the command does, whose changes are then told with its call.
+        assert "late" not in files(on)
+        (result,) = on.ear.of(ev.ToolResult)
+        told = await next_event(heard, ev.FilesChanged)
+        assert (told.key, told.paths) == (result.key, ("asked", "late"))
+        assert [one.by for one in on.soul.folder.tracker.log.snapshots[1:]] == ["agent"]
 
 
 # -- D-Mails -------------------------------------------------------------------------------------
@@ -1062,6 +1111,24 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         with pytest.raises(ToolProblem):
             await written(refused)
         assert [one.by for one in log.snapshots[n_before:]] == ["other"]
+
+        def refused_too() -> None:
+            (on.work / "a").write_text("by hand meanwhile\n")
+            raise ToolProblem("changed on disk")
+
+        with pytest.raises(ToolProblem):
+            await written(refused_too)
+        await folder.take("other")
+        assert [one.by for one in log.snapshots[n_before:]] == ["other", "other"]
+        # No event tells of what a program elsewhere writes through a mapping.
+        (on.work / "a").write_text("by hand, untold\n")
+        assert folder.tracker._watch is not None
+        await folder.run(folder.tracker._watch.tell, Told())
+        assert await written(lambda: (on.work / "a").write_text("4\n")) == [
+            ("other", ["a"]),
+            ("agent", ["a"]),
+        ]
+        n_before = len(log) - 1
         # What another agent's running tool changed is not somebody else's, and is kept before it is overwritten.
         beside = FileHistory(on.session, on.soul.wire, folder, "explorer")
         other = await beside.before_change(None)
@@ -1071,13 +1138,117 @@ async def test_what_others_changed_before_a_write_is_theirs_and_a_write_is_scann
         history.after_change(change, uid, f"{uid}:0")
         await history.settled()
         assert [(one.by, one.author) for one in log.snapshots[n_before:]] == [
-            ("other", ""),
+            ("agent", ""),
             ("agent", "explorer"),
             ("agent", ""),
         ]
         on.ear.forget()
         beside.after_change(other, uid, f"{uid}:1")
         await history.settled()
+        assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
+
+
+async def test_what_a_running_tool_changes_is_its_own_whoever_looks(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(say("hi"))
+        await on.soul.run("work")
+        point = on.soul.session.context.checkpoints[-1]
+        history, folder = on.soul._conversation.files, on.soul.folder
+        beside = FileHistory(on.session, on.soul.wire, folder, "explorer")
+        log = folder.tracker.log
+        # The first scan may have come before the file was written.
+        await folder.take("other")
+        n_before = len(log)
+        looks: dict[str, Callable[[], Any]] = {
+            "changes": lambda: history.changes(None),
+            "plan": lambda: history.preview(point, after=False, ran_commands=False, binding=False),
+            "lines": lambda: history.divergence([point.uid], [point.uid]),
+            "job": lambda: history._scan("job"),
+            "check": lambda: folder.take("other"),
+            "before": lambda: beside.before_change(None),
+        }
+        command = await beside.before_change(None)
+        tools: list[ChangingTool] = []
+        for name, look in looks.items():
+            (on.work / name).write_text("by the command\n")
+            found = await look()
+            tools += [found] if isinstance(found, ChangingTool) else []
+        on.ear.forget()
+        (on.work / "last").write_text("by the command\n")
+        beside.after_change(command, point.uid, "command:0")
+        # What another agent asks for takes nothing from the scan behind a tool, although nobody has waited for that yet.
+        history.scan_ahead()
+        for tool in tools:
+            beside.after_change(tool, point.uid, "tool:0")
+        await history.settled()
+        made = log.snapshots[n_before:]
+        assert {(one.by, one.author) for one in made} == {("agent", "explorer")}
+        assert {path for one in made for path in one.changed} == {*looks, "last"}
+        (told, *_) = on.ear.of(ev.FilesChanged)
+        assert (told.key, told.paths) == ("command:0", tuple(sorted({*looks, "last"})))
+        # What a tool can change is its files alone, and before it writes not even these.
+        change = await history.before_change(["a"])
+        (on.work / "a").write_text("by hand\n")
+        (on.work / "b").write_text("by hand\n")
+        await history.changes(None)
+        assert (log.snapshots[-1].by, {*log.snapshots[-1].changed}) == ("other", {"a", "b"})
+        history.after_change(change, point.uid, "edit:0")
+        assert not folder._unseen
+
+
+async def test_a_write_that_waits_when_its_call_is_stopped_never_happens(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        on.server.script(write("a", "1\n"))
+        heard = on.soul.wire.subscribe()
+        busy = threading.Event()
+        writing, real = asyncio.Event(), on.soul.folder.write
+
+        def asked(*args: Any, **options: Any) -> Any:
+            writing.set()
+            return real(*args, **options)
+
+        on.soul.folder.write = asked  # pyright: ignore[reportAttributeAccessIssue]
+        turn = asyncio.create_task(until_end(on.soul.run("work")))
+        waits = asyncio.create_task(on.soul.folder.run(busy.wait))
+        await writing.wait()
+        stopping = asyncio.create_task(on.soul.interrupt())
+        result = await next_event(heard, ev.ToolResult)
+        assert result.interrupted
+        busy.set()
+        await asyncio.gather(waits, turn, stopping)
+        await on.soul.folder.settled()
+        assert files(on) == {}
+
+
+async def test_what_the_user_changes_while_a_question_is_asked_again_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.soul.files_ready()
+        approval, history = on.soul._approval, on.soul._conversation.files
+        before, asked = history.before_change, list[str]()
+
+        async def begun(*args: Any) -> ChangingTool:
+            change = await before(*args)
+            if len(asked) == 1:
+                approval.set_mode("edits")
+            return change
+
+        async def ask(question: Any, **_: Any) -> str:
+            asked.append(question.detail)
+            if len(asked) == 2:
+                assert not on.soul.folder.under_way
+                await history.settled()
+                (on.work / "theirs").write_text("by hand\n")
+            return ""
+
+        monkeypatch.setattr(history, "before_change", begun)
+        monkeypatch.setattr(approval, "ask", ask)
+        on.server.script(shell("echo 1 > a"), say("done"))
+        await on.soul.run("work")
+        assert asked == ["echo 1 > a"] * 2
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
 
 

@@ -132,7 +132,7 @@ async def test_what_is_kept_stands_below_the_card_with_its_checkpoints(tmp_path:
         await on.soul.run("fifth")
         await check(on)
         said = "Undid the compaction. 2 steps since then stay as world line 3."
-        assert await on.soul.travel.undo() == said
+        assert (await on.soul.travel.undo()).text == said
         await on.soul.travel.redo()
         # A rewind to what was kept, and what is pinned there.
         assert (await on.soul.travel.rewind(Target(3))).prompt == "fourth"

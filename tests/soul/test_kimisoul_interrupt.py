@@ -147,15 +147,20 @@ async def test_in_a_retry_wait(tmp_path: Path) -> None:
         assert on.ear.of(ev.TurnEnd)[-1].reason == "done"
 
 
-async def test_in_the_second_attempt_only_its_own_words_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("second", "kept"), [("But this is more", "But this is more"), ("But this", "This broke off")]
+)
+async def test_of_two_attempts_the_words_of_the_longer_one_are_kept(
+    tmp_path: Path, second: str, kept: str
+) -> None:
     async with stage(tmp_path) as on:
-        on.server.script(drop_after(4, say("This broke off")), cut(say("But this"), 3, Stalled()))
+        on.server.script(drop_after(4, say("This broke off")), cut(say(second), 5, Stalled()))
         heard = on.soul.wire.subscribe()
         turn = asyncio.create_task(until_end(on.soul.run("hi")))
         await next_event(heard, ev.StepRetry)
-        await next_event(heard, ev.TextPart, lambda e: "this" in e.text)
+        await next_event(heard, ev.TextPart, lambda e: second.endswith(e.text))
         await stop(on, turn)
-        assert on.file()[-1]["content"] == "But this"
+        assert on.file()[-1]["content"] == kept
 
 
 @pytest.mark.exhaustive

@@ -64,7 +64,7 @@ async def test_a_letter_by_hand(tmp_path: Path) -> None:
         assert [(e.author, e.text) for e in letters] == [("person", "Look in src first.")]
         await on.soul.travel.rewind(Target(2))
         await on.soul.travel.undo()
-        assert "D-Mail to #1" in await on.soul.travel.undo()
+        assert "D-Mail to #1" in (await on.soul.travel.undo()).text
         assert on.file() == whole
 
 
@@ -180,7 +180,7 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
         lines = len(await on.soul.lines.all())
         seen = await on.soul.travel.preview_undo()
         assert [one.text for one in seen.dropped] == ["minded"]
-        assert await on.soul.travel.undo() == (
+        assert (await on.soul.travel.undo()).text == (
             "Undid the copied messages. 1 step since then stays as world line 2."
         )
         assert on.file() == before
@@ -195,7 +195,7 @@ async def test_what_was_sent_to_the_present_is_undone_and_done_again(tmp_path: P
         await on.soul.travel.undo()
         assert on.file() == before
         # The operation before it comes next: the rewind that left world line 1.
-        assert "the rewind" in await on.soul.travel.undo()
+        assert "the rewind" in (await on.soul.travel.undo()).text
         assert await on.soul.travel.redo()
         assert on.file() == before
 
@@ -233,7 +233,7 @@ async def test_nothing_is_sent_that_the_journal_does_not_know_of(
             with pytest.raises(StorageTrouble):
                 await on.soul.dmails.carry(1, there.uid, there.number)
         assert on.file() == before
-        assert "the rewind" in await on.soul.travel.undo()
+        assert "the rewind" in (await on.soul.travel.undo()).text
 
 
 async def test_reading_lines(tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ import pytest
 from support.chat_server import (
     Answer,
     Chunk,
+    Drop,
     call,
     calls,
+    cut,
     delta,
     drop,
     drop_after,
+    gate,
     raw,
     reply,
     say,
@@ -30,10 +33,22 @@ from support.chat_server import (
 from support.soul import Stage, next_event, stage, until_end
 
 from kimi_tui.llm.completion import RetryPolicy
+from kimi_tui.projection.blocks import (
+    AgentBlock,
+    ErrorBlock,
+    MarkBlock,
+    RetryBlock,
+    ThoughtBlock,
+    ToolBlock,
+    UserBlock,
+)
+from kimi_tui.projection.transcript import TranscriptModel
+from kimi_tui.soul.conversation_text import conversation_text
+from kimi_tui.soul.rebuilt_history import rebuild_history
 from kimi_tui.wire import events as ev
 
 PART = "This part was never"
-"""The beginning of an answer that breaks off: it must not be kept anywhere."""
+"""The beginning of an answer that breaks off: it is kept only if no later attempt is completed."""
 
 
 def contents(on: Stage) -> list[tuple[str, str]]:
@@ -46,13 +61,13 @@ def contents(on: Stage) -> list[tuple[str, str]]:
     ]
 
 
-async def goes_on(on: Stage) -> None:
-    """The next turn works, and what it sends is valid (the server is strict)."""
+async def goes_on(on: Stage, *, kept: bool = False) -> None:
+    """The next turn works, and what it sends is valid (the server is strict); it has what was kept of a broken answer."""
     on.server.script(say("fine"))
     await on.soul.run("and now")
     assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
     assert contents(on)[-1] == ("assistant", "fine")
-    assert PART not in json.dumps(on.server.requests[-1].body)
+    assert (PART in json.dumps(on.server.requests[-1].body)) == kept
 
 
 # Name: the answer, and words of what the person is told. One of each kind: which faults may pass is a test of the model's client.
@@ -111,7 +126,7 @@ async def test_a_fault_that_passes(tmp_path: Path, name: str) -> None:
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize(
     "name",
-    ["reset before headers", "dropped in mid-arguments", "empty answer", "503"],
+    ["reset before headers", "empty answer", "503"],
 )
 async def test_a_fault_that_comes_every_time(tmp_path: Path, name: str) -> None:
     fault, words = PASSING[name]
@@ -129,6 +144,105 @@ async def test_a_fault_that_comes_every_time(tmp_path: Path, name: str) -> None:
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
         assert on.sent() == [("user", "hi")]
         await goes_on(on)
+
+
+def shown_of(on: Stage) -> TranscriptModel:
+    """The chat as a screen has it."""
+    model = TranscriptModel()
+    for n, event in enumerate(on.ear.events):
+        model.apply(ev.EventRecord(n, 0.0, event))
+    return model
+
+
+BREAKS: dict[str, Answer] = {
+    "closed": drop_after(5, say(f"{PART} meant to end")),
+    "reset": drop_after(5, say(f"{PART} meant to end"), reset=True),
+    "malformed": stream(delta(content=PART), Chunk("{oops")),
+    "unfinished": say(PART, finish=None, usage=None, done=False),
+    "an error": stream(
+        delta(content=PART), Chunk({"error": {"message": "Overloaded", "code": 503}})
+    ),
+    "refused": stream(delta(content=PART), Chunk({"error": {"message": "No", "code": 400}})),
+    "in a call": drop_after(8, call("Shell", {"command": "touch made"}, text=PART)),
+    "behind a call": cut(calls([("Shell", {"command": "touch made"})], text=PART), 9, Drop()),
+    "thinking": drop_after(7, say("So.", think=PART + " thought to its end")),
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("name", BREAKS)
+async def test_what_came_of_an_answer_that_breaks_off_is_kept(tmp_path: Path, name: str) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(*[BREAKS[name]] * (1 if name == "refused" else 3))
+        await until_end(on.soul.run("hi"))
+        (end,) = on.ear.of(ev.TurnEnd)
+        assert (end.reason, end.kind) == ("error", "model")
+        assert on.ear.of(ev.AnswerBroken) == [ev.AnswerBroken(end.error)]
+        # The context.
+        kept = next(one for one in on.file() if one["role"] == "assistant")
+        assert (kept["interrupted"], kept["broken"]) == (True, end.error)
+        assert PART in json.dumps(kept["content"])
+        # The screen, which has it once, and says that it broke off.
+        model = shown_of(on)
+        texts = [
+            one.stream.text for one in model.blocks if isinstance(one, AgentBlock | ThoughtBlock)
+        ]
+        assert len(texts) == 1
+        assert texts[0].startswith(PART)
+        marks = [one.text for one in model.blocks if isinstance(one, MarkBlock)]
+        assert marks == ["The answer broke off here"]
+        error = model.blocks[-1]
+        assert isinstance(error, ErrorBlock)
+        assert error.advice.endswith("What came of the answer is kept. Press Enter to continue it.")
+        assert [one.state for one in model.blocks if isinstance(one, ToolBlock)] in (
+            [],
+            ["stopped"],
+        )
+        assert not (on.work / "made").exists()
+        # Export, and a session that is opened without its record.
+        written = conversation_text(on.soul.session.context.messages, 10_000)
+        assert f"broke off here: {end.error}" in written
+        told = [one.event for one in rebuild_history(on.soul.session, [])]
+        assert ev.AnswerBroken(end.error) in told
+        assert ev.TurnEnd("error", end.error, kind="model") in told
+        assert ev.StepInterrupted() not in told
+        # The agent continues from it.
+        on.server.script(say("whole"))
+        await until_end(on.soul.resume())
+        assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
+        await goes_on(on, kept=name != "thinking")
+
+
+@pytest.mark.usefixtures("far")
+async def test_of_several_attempts_the_one_that_brought_most_is_kept(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(
+            drop_after(6, say(f"{PART} meant to end")), drop_after(2, say("Again")), status(400)
+        )
+        await until_end(on.soul.run("hi"))
+        most = f"{PART} meant"
+        assert contents(on)[-1] == ("assistant", most)
+        model = shown_of(on)
+        assert [one.stream.text for one in model.blocks if isinstance(one, AgentBlock)] == [most]
+
+
+@pytest.mark.usefixtures("far")
+async def test_an_attempt_stays_on_view_until_the_next_one_says_something(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        on.server.script(drop_after(5, say(f"{PART} meant")), gate(2, say("whole")))
+        turn = asyncio.create_task(on.soul.run("hi"))
+        await on.server.received(2)
+        await on.server.at_gate.wait()
+        model = TranscriptModel()
+        told = list(on.ear.events)
+        after = next(n for n, one in enumerate(told) if isinstance(one, ev.StepRetry)) + 1
+        for n, event in enumerate(told[:after]):
+            model.apply(ev.EventRecord(n, 0.0, event))
+        assert [type(one) for one in model.blocks] == [UserBlock, AgentBlock, RetryBlock]
+        on.server.release()
+        await turn
+        assert [type(one) for one in shown_of(on).blocks] == [UserBlock, AgentBlock]
 
 
 FINAL: dict[str, tuple[Answer, str, str]] = {
@@ -377,6 +491,21 @@ async def test_an_overflow_in_mid_answer_drops_what_was_said(tmp_path: Path) -> 
         assert on.ear.of(ev.TurnEnd)[-1] == ev.TurnEnd("done")
         assert PART not in str(on.file())
         await goes_on(on)
+
+
+async def test_an_answer_that_fills_the_window_is_kept_if_nothing_can_be_compacted(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as on:
+        full = Chunk({"error": {"message": "context_length_exceeded", "code": 400}})
+        on.server.script(stream(delta(content=PART), full))
+        await until_end(on.soul.run("hi"))
+        (end,) = on.ear.of(ev.TurnEnd)
+        assert "nothing older" in end.error
+        assert contents(on)[-1] == ("assistant", PART)
+        model = shown_of(on)
+        assert [one.stream.text for one in model.blocks if isinstance(one, AgentBlock)] == [PART]
+        await goes_on(on, kept=True)
 
 
 async def test_an_overflow_with_nothing_to_compact(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from kimi_tui.projection.blocks import UserBlock
 from kimi_tui.projection.transcript import TranscriptModel
 from kimi_tui.session.errors import NothingToUndo
 from kimi_tui.soul.errors import NothingToClear, SoulBusy
-from kimi_tui.soul.history import final_checkpoints, fits, session_history
-from kimi_tui.soul.record import read_records
+from kimi_tui.soul.history import fits, session_history
+from kimi_tui.soul.record import final_checkpoints, read_records
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 
@@ -126,15 +126,15 @@ async def test_undo_and_redo(tmp_path: Path) -> None:
         # The line that the second rewind left is only the beginning of world line 1, so it is no line of its own.
         assert [e.world_line for e in on.ear.of(ev.ContextReverted)] == [1, 0]
         assert not (on.session.dir / "context_2.jsonl").exists()
-        assert "rewind to #1" in await on.soul.travel.undo()
-        assert "rewind to #2" in await on.soul.travel.undo()
+        assert "rewind to #1" in (await on.soul.travel.undo()).text
+        assert "rewind to #2" in (await on.soul.travel.undo()).text
         assert on.file() == whole
         assert on.ear.of(ev.StatusUpdate)[-1].used == 550
         on.server.script(say("four"))
         with pytest.raises(NothingToUndo):
             await on.soul.travel.undo()
         await on.soul.travel.redo()
-        assert "rewind to #1" in await on.soul.travel.redo()
+        assert "rewind to #1" in (await on.soul.travel.redo()).text
         assert on.file() == short
         with pytest.raises(NothingToUndo):
             await on.soul.travel.redo()
@@ -155,7 +155,7 @@ async def test_undo_of_a_compaction(tmp_path: Path) -> None:
         on.server.script(say("SUMMARY"), say("four"))
         await on.soul.compact()
         assert on.file() != whole
-        assert "compaction" in await on.soul.travel.undo()
+        assert "compaction" in (await on.soul.travel.undo()).text
         assert on.file() == whole
         await on.soul.run("go on")
         assert on.sent()[-2:] == [("assistant", "three"), ("user", "go on")]
@@ -192,7 +192,7 @@ async def test_clear(tmp_path: Path) -> None:
         # Undone and done again, in a new process too.
         await on.reopen()
         assert fits(session_history(on.session), on.session)
-        assert "/clear" in await on.soul.travel.undo()
+        assert "/clear" in (await on.soul.travel.undo()).text
         assert on.file() == whole
         on.server.script(say("on"))
         await on.soul.run("go on")

@@ -245,6 +245,6 @@ async def test_a_call_without_a_result_was_ended_with_its_program_and_not_by_the
             for record in rebuild_world_line(on.session, (), n):
                 model.apply(record)
             (card,) = [block for block in model.blocks if isinstance(block, ToolBlock)]
-            assert (card.state, card.was_killed) == ("stopped", True)
+            assert (card.state, card.stopped_by) == ("stopped", "exit")
             marks = [block.text for block in model.blocks if isinstance(block, MarkBlock)]
             assert "Stopped by you" not in marks

@@ -183,15 +183,25 @@ def test_half_an_answer_is_what_was_said_of_the_one_that_no_message_holds(tmp_pa
     step = ev.CheckpointCreated(1, "u1", "step", "")
     said = [ev.StepBegin(1), step, ev.ThinkPart("hm"), ev.TextPart("half "), ev.TextPart("of it")]
     retry = ev.StepRetry(1, 1, 3, 0.0, "broken")
-    cases: list[tuple[list[ev.Event], str]] = [
-        ([*said], "half of it"),
-        ([*said, ev.ToolCall("k:0", "Shell", '{"com', "c0")], "half of it"),
-        ([*said, retry, ev.TextPart("anew")], "anew"),
-        ([*said, retry], ""),
-        ([*said, ev.StatusUpdate(0, 0, 0, step_output=4)], ""),
-        ([*said, ev.StepInterrupted()], ""),
-        ([*said, ev.TurnEnd("interrupted", killed=True)], ""),
-        ([ev.CheckpointCreated(1, "u1", "user", "said"), ev.TextPart("a draft")], ""),
+    none = record.HalfAnswer()
+    cases: list[tuple[list[ev.Event], record.HalfAnswer]] = [
+        ([*said], record.HalfAnswer("hm", "half of it")),
+        (
+            [*said, ev.ToolCall("k:0", "Shell", '{"com', "c0")],
+            record.HalfAnswer("hm", "half of it"),
+        ),
+        # Of several attempts it is the one that brought most.
+        ([*said, retry, ev.TextPart("anew")], record.HalfAnswer("hm", "half of it", True)),
+        (
+            [*said, retry, ev.TextPart("anew, and more")],
+            record.HalfAnswer("", "anew, and more"),
+        ),
+        ([*said, retry], record.HalfAnswer("hm", "half of it", True)),
+        ([*said, ev.StatusUpdate(0, 0, 0, step_output=4)], none),
+        ([*said, ev.StepInterrupted()], none),
+        ([*said, ev.AnswerBroken("no")], none),
+        ([*said, ev.TurnEnd("interrupted", killed=True)], none),
+        ([ev.CheckpointCreated(1, "u1", "user", "said"), ev.TextPart("a draft")], none),
     ]
     for events, half in cases:
         records = [ev.EventRecord(n, float(n), event) for n, event in enumerate(events, 1)]

@@ -301,6 +301,17 @@ async def test_a_change_while_the_question_stands_is_refused(bench: Bench) -> No
     assert temporaries(bench.work_dir) == []
 
 
+async def test_a_file_that_was_closed_to_others_while_the_question_stood_stays_closed(
+    bench: Bench,
+) -> None:
+    path = bench.write("a", "one\n")
+    path.chmod(0o644)
+    bench.approver.before_yes = lambda: path.chmod(0o600)
+    await bench.run("StrReplaceFile", path="a", edit={"old": "one", "new": "two"})
+    assert path.read_text() == "two\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 async def test_a_file_that_vanished_meanwhile_is_not_made_anew(bench: Bench) -> None:
     path = bench.write("a", "one\n")
     bench.approver.before_yes = path.unlink
@@ -310,6 +321,24 @@ async def test_a_file_that_vanished_meanwhile_is_not_made_anew(bench: Bench) -> 
 
 
 # --- links and other traps
+
+
+async def test_what_somebody_writes_while_the_new_text_is_written_stays(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("a", "old\n")
+    create = filesystem.create_file
+
+    def created(*args: Any, **options: Any) -> None:
+        create(*args, **options)
+        (bench.work_dir / "a").write_text("by hand\n")
+
+    monkeypatch.setattr(file_edit, "create_file", created)
+    outcome = await bench.run("WriteFile", path="a", content="new\n")
+    assert outcome.is_error
+    assert "changed on disk in the meantime" in outcome.message
+    assert (bench.work_dir / "a").read_text() == "by hand\n"
+    assert temporaries(bench.work_dir) == []
 
 
 async def test_a_link_is_followed_to_its_target_and_stays_a_link(bench: Bench) -> None:

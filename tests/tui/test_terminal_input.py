@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.cases import each
 from textual import events
+from textual.message_pump import MessagePump
 
+from kimi_tui.tui import terminal_input
 from kimi_tui.tui.terminal_input import (
     FIRST_ANSWER_S,
     LAST_ANSWER_S,
@@ -23,6 +27,7 @@ from kimi_tui.tui.terminal_input import (
     Incoming,
     KeyParser,
     Outgoing,
+    PaintWatch,
     WriteAcknowledgements,
 )
 
@@ -368,3 +373,48 @@ def test_an_answer_presses_no_key(size: int) -> None:
     found: list[object] = [message for text in texts if text for message in parser.feed(text)]
     assert said(found) == ["a", "b", "up"]
     assert len(answers) == 2
+
+
+class TimedPump(MessagePump):
+    """A widget whose timers run out at once, on a clock of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.looks_at: list[float] = []
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def call_after_refresh(
+        self, callback: Callable[..., object], *args: object, **_: object
+    ) -> bool:
+        callback(*args)
+        return True
+
+    def set_timer(self, delay: float, callback: Callable[[], None], **_: object) -> None:  # type: ignore[override]
+        self.waiting.append((delay, callback))
+
+    def run_until(self, end: float) -> None:
+        """Let the time go on."""
+        while self.waiting and self.now + self.waiting[0][0] <= end:
+            delay, look = self.waiting.pop()
+            self.now += delay
+            self.looks_at.append(self.now)
+            look()
+
+
+def test_a_silent_line_is_asked_ever_more_seldom_whether_it_has_painted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, has_come = TimedPump(), False
+    monkeypatch.setattr(terminal_input, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(terminal_input, "has_arrived", lambda *_: has_come)
+    monkeypatch.setattr(terminal_input, "_driver_of", lambda _: None)
+    watch = PaintWatch(clock)
+    watch.begin()
+    clock.run_until(100.1)
+    assert len(clock.looks_at) >= 4
+    clock.run_until(160.0)
+    assert len(clock.looks_at) < 100
+    has_come = True
+    clock.run_until(162.0)
+    assert 160.0 < watch.seen_at <= 161.1

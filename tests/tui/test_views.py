@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.chat_app import ChatApp
@@ -12,8 +14,9 @@ from support.chat_server import ChatServer
 from support.screens import desk
 from support.story import Teller
 
-from kimi_tui.projection.blocks import Block
+from kimi_tui.projection.blocks import AgentBlock, Block
 from kimi_tui.tui.frame_rows import timeline_width
+from kimi_tui.tui.slices import release
 from kimi_tui.tui.transcript.viewport import Flow
 from kimi_tui.tui.views import CHUNK, FLOW_SLICE, UnshownSession
 from kimi_tui.wire.events import CheckpointCreated, EventRecord, TextPart, TurnBegin, TurnEnd
@@ -61,6 +64,35 @@ async def test_a_long_session_is_shown_anew_in_slices_with_what_happens_meanwhil
         assert not later
         shown = await at.sees(f"answer {n_turns + 1}")
         assert f"question {n_turns}" in shown
+
+
+@pytest.mark.exhaustive
+async def test_a_long_session_that_is_left_is_freed_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_turns = 1_000
+    records = [record for number in range(n_turns) for record in _turn(number)]
+    counts: list[int] = []
+    emptied = asyncio.Event()
+
+    async def watched(held: list[Any], slice_s: float) -> None:
+        # Nothing else has them any more, so each slice frees what it drops.
+        blocks = [one for one in held if isinstance(one, AgentBlock)]
+        counts.append(len(blocks))
+        counts.append(max(map(sys.getrefcount, blocks)))
+        del blocks
+        await release(held, slice_s)
+        emptied.set()
+
+    monkeypatch.setattr("kimi_tui.tui.main.screen.release", watched)
+    async with ChatServer() as server, desk(tmp_path, server.base_url) as at:
+        await at.ready()
+        await at.screen.bench.views.rebuild(records, list)
+        await at.sees(f"answer {n_turns - 1}")
+        await at.say("/new")
+        await asyncio.wait_for(emptied.wait(), 20)
+    # A block is referred to by `held`, `blocks` and the argument of `getrefcount`.
+    assert counts == [n_turns, 3]
 
 
 async def test_a_line_that_came_back_is_laid_out_in_steps_before_it_is_shown(

@@ -101,6 +101,7 @@ CARDS = st.builds(
 )
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "str": TEXT,
+    "str | None": st.none() | TEXT,
     "bool": st.booleans(),
     "int": COUNT,
     "int | None": st.none() | COUNT,

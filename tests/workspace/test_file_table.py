@@ -257,7 +257,7 @@ def test_an_opened_session_compares_with_the_files_in_memory(tmp_path: Path) -> 
     place.agent(("a", "1\n2\n"), ("b", "3\n"), ("c", None), ("d", "1\n"))
     last = place.tracker._log.last
     assert last is not None
-    assert place.tracker.figures(last) == ([*"abcd"], 3, 3, [])
+    assert place.tracker.figures(last) == ([*"abcd"], 3, 3, [], [])
 
 
 def test_a_log_of_an_earlier_version_goes_on(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.access_lists import NAME, access_list, can_have_attributes
@@ -93,6 +94,33 @@ def test_what_the_agent_changed_last_comes_back_and_is_named(place: Place) -> No
     assert place.files() == {"a": "v1", "made": "v3"}
     place.undo()
     assert place.files() == {"a": "v3", "made": "v3"}
+
+
+def test_what_somebody_writes_while_a_file_is_restored_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.other(("a", "v1"))
+    start = place.begin()
+    place.agent(("a", "v2"), ("made", "v2"))
+    prepared = place.tracker.prepare(place.tracker.plan(start))
+    assert prepared
+    create, current = restore.create_file, restore.current
+
+    def created(*args: Any, **options: Any) -> None:
+        create(*args, **options)
+        (place.root / "a").write_text("by hand")
+
+    def read(name: str, folder: int | None = None) -> ManifestEntry | None:
+        found = current(name, folder)
+        if name == "made" and (place.root / "made").read_text() == "v2":
+            (place.root / "made").write_text("by hand")
+        return found
+
+    monkeypatch.setattr(restore, "create_file", created)
+    monkeypatch.setattr(restore, "current", read)
+    outcome = place.tracker.carry_out(prepared)
+    assert sorted(outcome.failures) == ["a", "made"]
+    assert place.files() == {"a": "by hand", "made": "by hand"}
 
 
 @pytest.mark.parametrize("swapped", ["folder", "link", "parent", "gone"])

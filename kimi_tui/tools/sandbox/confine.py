@@ -474,6 +474,9 @@ class Standing:
         covers: what was mounted.
         lease: the descriptor of the lease on its layer (`_lease`); -1 for none.
 
+    Attributes:
+        table: a descriptor of the table of mounts, which tells when one is gone, as one is whose file is removed or replaced.
+
     Raises:
         OSError: the table of mounts cannot be read, or something changed since the mounts were made.
     """
@@ -483,8 +486,8 @@ class Standing:
         # One that was gone before it was covered, and comes back, is a new one.
         there = filter(os.path.lexists, seen.of_services)
         self._bound, self._of_services = seen.bound, frozenset(there)
-        self._table = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
-        self._mounts = _whole(self._table)
+        self.table = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._mounts = _whole(self.table)
         self._top = os.stat("/").st_mtime_ns
         points = _mount_points(self._mounts)
         if covers.n_gone or not points.keys() >= {*map(os.fsencode, covers.places + covers.shown)}:
@@ -511,12 +514,12 @@ class Standing:
             return False
         if any(_target(path) != was for path, was in self._covers.links.items()):
             return False
-        return _whole(self._table) == self._mounts and os.stat("/").st_mtime_ns == self._top
+        return _whole(self.table) == self._mounts and os.stat("/").st_mtime_ns == self._top
 
     def close(self) -> None:
         """Close the descriptors. From now on the process keeps its layer, even if another program wants it."""
         os.close(self._listed)
-        os.close(self._table)
+        os.close(self.table)
         if self._lease >= 0:
             # No signal comes any more once the lease is gone.
             os.close(self._lease)

@@ -324,7 +324,8 @@ def policy_for(
     sockets = {*stray_sockets(watch.sockets, home)} - shown
     # A command may have removed these links since they were found; and links of the home folder may lead into the work folder.
     look.at("links", home, lambda: links_in(home, deepest=0))
-    for names, real in (*known_links(work), *known_links(home)):
+    guarded_links = tuple(known_links(home))
+    for names, real in (*known_links(work), *guarded_links):
         inside = {*_inside(real, work)}
         if protected_names.secrets().rule_in(names):
             hidden |= inside - shown
@@ -378,7 +379,14 @@ def policy_for(
     hidden = {path for path in hidden if not _under(path, wanted)}
     sockets = {path for path in sockets if _is_there(path, view, roots)}
     # A link that a command can change would lead to another target for the next command.
-    followed = [link for links, _ in (links_to(str(work_dir)), *ways) for link in links]
+    guarded_ways = look.at(
+        "ways",
+        (home, guarded_links),
+        lambda: tuple(links_to(os.path.join(home, *names)) for names, _ in guarded_links),
+    )
+    followed = [
+        link for links, _ in (links_to(str(work_dir)), *ways, *guarded_ways) for link in links
+    ]
     links = {link for link in (*followed, *watch.links) if _under(link, roots)}
     links = {link for link in links if not _under(os.path.dirname(link), hidden | kept)} - hidden
     for _, end in ways[: len(own)]:

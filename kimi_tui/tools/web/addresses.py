@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kimi_tui.base_url import is_near
+from kimi_tui.base_url import is_near, literal_address
 
 MAX_URL_CHARS = 2_000
 _HOST_CHARS = 253
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 _LEAST_PORT = 1_024
-_NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -122,22 +120,6 @@ def page_url(text: str, base: PageURL | None = None) -> PageURL:
     if ":" not in host and not (len(host) <= _HOST_CHARS and _HOST.fullmatch(host)):
         raise BadAddress(f"{host[:200]!r} is not a valid host.", brief="invalid URL")
     return PageURL(scheme, host, port, target)
-
-
-def literal_address(host: str) -> IPAddress | None:
-    """Return the IP address that a host is, in any spelling that the C library takes (`127.1`, `0x7f000001`, `017700000001`);
-    None for a name.
-    """
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        pass
-    if not all(_NUMBER.fullmatch(part) for part in host.split(".")):
-        return None
-    try:
-        return ipaddress.IPv4Address(socket.inet_aton(host))
-    except OSError:
-        return None
 
 
 def is_public(address: IPAddress) -> bool:

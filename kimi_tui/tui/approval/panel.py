@@ -45,7 +45,7 @@ from kimi_tui.tui.approval.model import (
     wrapped,
 )
 from kimi_tui.tui.diff import change_counts
-from kimi_tui.tui.formatting import cut
+from kimi_tui.tui.formatting import Wordings, cut, cut_wording
 from kimi_tui.tui.glyphs import Glyphs, glyphs_of
 from kimi_tui.tui.key_names import key_of, keys_of, newline_keys
 from kimi_tui.tui.key_sequences import CHORDS
@@ -467,7 +467,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
     """The rows of what a D-Mail would remove and keep, once that is known."""
     way_back: reactive[str] = reactive("", layout=True)
     """The key that leads back here from what is read in place of the chat; empty for the usual one."""
-    hint: reactive[str] = reactive("")
+    hint: reactive[Wordings] = reactive("")
     """A hint over the answers, if the question leaves that row free; empty for none."""
 
     def __init__(
@@ -1087,7 +1087,7 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             shown = tail if tail == written else f"{glyphs.cut}{tail[1:]}"
             lines.append(Line((_INDENT, Span(said, "accent/b"), Span(visible(shown)))))
         elif self.hint:
-            lines.append(plain(f"   {cut(self.hint, room, glyphs.cut)}", "quiet"))
+            lines.append(plain(f"   {cut_wording(self.hint, room, glyphs.cut)}", "quiet"))
         else:
             lines.append(BLANK)
         for choice, rows in beside.answers:

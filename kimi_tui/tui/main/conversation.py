@@ -447,7 +447,7 @@ class ConversationController:
             goes_on: a demo that is not to be removed, because the next session is in it.
         """
         self.stop_feed()
-        COLLECTOR.release()
+        COLLECTOR.abandon()
         if self._session_id and not self.launch.demo:
             self.resume_hint = resume_hint(self.state.title, self._session_id)
         if self._naming is not None:
@@ -1038,10 +1038,11 @@ def _is_same_server(choice: ModelChoice, other: ModelChoice | None) -> bool:
 def resume_hint(title: str, session_id: str) -> str:
     """Return one line for the terminal on how to resume a session."""
     from kimi_tui.foreign_text import one_line
+    from kimi_tui.invocation import command_words
     from kimi_tui.tui.formatting import cut
 
     name = cut(one_line(title), WAY_BACK_TITLE_CELLS)
-    command = f"kimi-tui --session {session_id}"
+    command = command_words("--session", session_id)
     return f'continue "{name}": {command}' if name else f"continue: {command}"
 
 

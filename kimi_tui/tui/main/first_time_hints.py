@@ -15,8 +15,6 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Literal, cast
 
-from rich.cells import cell_len
-
 from kimi_tui.app_paths import make_private
 from kimi_tui.filesystem import Storage, read_regular
 from kimi_tui.tool_cards import IN_THE_WAY
@@ -50,39 +48,60 @@ READ_S = 2.0
 FULL = 0.6
 """The share of the context window from which on the hint about compaction is shown."""
 WORDS: Mapping[FirstTime, tuple[str, ...]] = {
-    "turn": ("{timeline}: go back to any step, files included",),
+    "turn": ("{timeline}: go back to any step, files included", "{timeline}: go back to any step"),
     "help": ("{help} lists all keys and commands",),
     "dmail": (
         "The agent dropped steps and left itself a note (a D-Mail); {timeline} shows it",
         "The agent left itself a note (D-Mail); {timeline} shows it",
+        "{timeline} shows the agent's D-Mail",
     ),
     "line": (
         "The old messages are now a world line (a branch); {timeline} shows it",
         "The old messages are a world line (branch): {timeline}",
+        "{timeline} shows the new world line",
     ),
     "compacted": (
         "Older messages became a summary (a compaction); {timeline} shows it",
         "A summary replaced older messages; {timeline} shows it",
+        "{timeline} shows the new summary",
     ),
-    "context": ("{compact} replaces older messages with a summary",),
-    "stopped": ("{history-back} gets the message back into the prompt",),
-    "steered": ("The agent reads it at its next step; {history-back} takes it back",),
-    "pasted": ("To open the pasted text, press Left, then {send}",),
-    "refused": ("What sandboxed commands may do is set in /settings",),
-    "early": ("Pressed too early: answer after you have stopped typing",),
+    "context": (
+        "{compact} replaces older messages with a summary",
+        "{compact} sums up older messages",
+    ),
+    "stopped": (
+        "{history-back} gets the message back into the prompt",
+        "{history-back} gets the message back",
+    ),
+    "steered": (
+        "The agent reads it at its next step; {history-back} takes it back",
+        "Read next step; {history-back} takes it back",
+    ),
+    "pasted": (
+        "To open the pasted text, press Left, then {send}",
+        "Left, then {send}: open the text",
+    ),
+    "refused": (
+        "What sandboxed commands may do is set in /settings",
+        "/settings: what commands may do",
+    ),
+    "early": (
+        "Pressed too early: answer after you have stopped typing",
+        "Too early: stop typing, then answer",
+    ),
     "subagent": (
         "Click the card of a sub-agent, or Tab and {chat.preview}, to read and steer it",
         "Tab, then {chat.preview}: read and steer a sub-agent",
+        "Tab, {chat.preview}: read a sub-agent",
     ),
 }
 """The texts of the hints, the longest first. Names of actions stand for their keys.
 
-The first text fits over the prompt of a terminal of 80 columns, the last one of 60.
+The first text fits over the prompt of a terminal of 80 columns, the last one of 40. The widest that fits is chosen when the hint is
+drawn, so that a narrower terminal does not cut off its key.
 """
 TELLING: frozenset[FirstTime] = frozenset({"dmail", "line", "compacted"})
 """The hints that say what has just happened to the conversation. They replace another hint that was shown long enough."""
-_AROUND = 5
-"""The cells beside a hint."""
 _MAX_BYTES = 4_096
 
 
@@ -132,6 +151,8 @@ class FirstTimeHints:
         self._visible: FirstTime | None = None
         """The hint that it shows."""
         self._shown_at = 0.0
+        self._is_compactable = True
+        """Whether the newest compaction did not fail: else its card says what helps."""
         # The conversation's state may be ahead: it has taken all events of a batch before the first comes here.
         self._in_turn = conversation.state.running
 
@@ -148,10 +169,13 @@ class FirstTimeHints:
                 self.happened("dmail")
             case wire.ContextReverted(reason="rewind" | "clear") | wire.LineChanged(op="jump"):
                 self.happened("line")
-            case wire.CompactionEnd(error=""):
-                self.happened("compacted")
+            case wire.CompactionEnd(error=error):
+                self._is_compactable = not error
+                if not error:
+                    self.happened("compacted")
             case wire.StatusUpdate(used=used, limit=limit) if used > FULL * limit:
-                self.happened("context")
+                if self._is_compactable:
+                    self.happened("context")
             case wire.AgentChanged(state="working"):
                 self.happened("subagent")
             case wire.TurnBegin():
@@ -187,15 +211,14 @@ class FirstTimeHints:
             return False
         if self._place is not None and not (what in TELLING and self._was_read):
             return False
-        forms = [self._written(form) for form in WORDS[what]]
-        room = place.size.width - _AROUND
-        words = next((form for form in forms if cell_len(form) <= room), forms[-1])
-        if not words:
+        written = [self._written(form) for form in WORDS[what]]
+        forms = tuple(form for form in written if form)
+        if not forms:
             return False
         self._hide()
         self._seen.add(what)
         self._place, self._visible, self._shown_at = place, what, time.monotonic()
-        place.hint = words
+        place.hint = forms
         if self._file is not None:
             bench.start(asyncio.to_thread(keep_seen, self._file, what))
         return True

@@ -179,7 +179,7 @@ class PromptModes:
             await asyncio.to_thread(append_note, path, note)
         except OSError as error:
             self._bench.tell(
-                f"The note was not added to {short(path)}: {error.strerror or error}.",
+                f"The note was not added to {short(path)}: {reason_of(error, named_in_text=path)}.",
                 level="error",
             )
             self._bench.keep(f"#{note}")

@@ -26,7 +26,7 @@ from kimi_tui.display_names import CHIP_START
 from kimi_tui.instant.stored_frame import forget_frame
 from kimi_tui.launch import CannotOpen, DiskRefuses, Launch, ModelRefused, NoModelNamed
 from kimi_tui.projection.session_state import SessionState
-from kimi_tui.tui.faults import report_of
+from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.first_page import READING, first_hints, parts_at_start
 from kimi_tui.tui.frame import Header, StatusRow
 from kimi_tui.tui.key_names import key_of
@@ -49,7 +49,7 @@ from kimi_tui.tui.main.prompt_modes import PromptModes, is_command, is_note
 from kimi_tui.tui.main.quit_confirmation import QUITTING, QuitConfirmation
 from kimi_tui.tui.main.subagents import SubagentsController
 from kimi_tui.tui.main.workbench import Workbench
-from kimi_tui.tui.main.world_line_viewer import WorldLineViewer
+from kimi_tui.tui.main.world_line_viewer import RELEASE_S, WorldLineViewer
 from kimi_tui.tui.notices import NoticeDetails
 from kimi_tui.tui.prompt.area import Draft, PromptArea
 from kimi_tui.tui.prompt.command import (
@@ -71,6 +71,7 @@ from kimi_tui.tui.screens import (
     app_of,
     sheets,
 )
+from kimi_tui.tui.slices import release
 from kimi_tui.tui.transcript.transcript import Transcript, copy_selection
 from kimi_tui.workspace.git_branch import branch_of
 
@@ -91,6 +92,8 @@ if TYPE_CHECKING:
     from kimi_tui.tui.timeline.timeline import Timeline
     from kimi_tui.tui.world_line_view import WorldLineTranscript
 
+MANY_HELD = 1_000
+"""The number of objects from which on a session that is left is freed in slices."""
 OPEN_DELAY_S = 0.15
 RESUME_DELAY_S = 0.02
 """Seconds from the first frame until a stored session is opened; a new one is opened later, since nobody waits for it."""
@@ -270,7 +273,9 @@ class MainScreen(Screen[None]):
             self._status_line.stop()
         # At the end of the program the views are not freed: freeing them one by one takes as long as hundreds of keys.
         if app_of(self).return_code is None:
-            self.bench.frame.views = None
+            views, self.bench.frame.views = self.bench.frame.views, None
+            if views is not None and len(held := views.held()) >= MANY_HELD:
+                Callbacks(report_of(app_of(self))).start(release(held, RELEASE_S))
 
     def text_select_all(self) -> None:
         """Select only the clicked row of the frame at a third click, as at the second; Textual would select the whole screen."""

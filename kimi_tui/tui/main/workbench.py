@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from kimi_tui.agent_parts import Mode, PartName
     from kimi_tui.instant.stored_frame import Cells
+    from kimi_tui.soul.rewind_values import Reversal
     from kimi_tui.tui.approval.panel import ApprovalPanel
     from kimi_tui.tui.beside_view import BesideView
     from kimi_tui.tui.prompt.area import Draft
@@ -280,6 +281,13 @@ class Workbench:
             here, there = there, here
         there.dismiss()
         self.notices.append(here.tell(text, **details))
+
+    def tell_reversal(self, done: Reversal) -> None:
+        """Show what an undo or redo did, as far as no row of the chat on view says it."""
+        if self.timeline_pane.floats:
+            self.tell(done.text)
+        elif not done.toll:
+            self.tell(done.operation)
 
     def tell_working(self) -> None:
         """Show that a command has to wait until the turn ends."""

@@ -328,8 +328,8 @@ class PromptArea(LateStyled, DrawsColumns, PatchedTextArea):
     def _beside_in(self, crop: Region) -> Strip | None:
         """Return what stands beside the text if a part of a row has nothing else: a beat of the clock paints no text."""
         gutter, length = self.gutter, self._beside.cell_length
-        left = gutter.left + self.scrollable_content_region.width - length
-        if crop.y != gutter.top or crop.x < max(left, gutter.left) or crop.right > left + length:
+        left = gutter.left + max(0, self.scrollable_content_region.width - length)
+        if crop.y != gutter.top or crop.x < left or crop.right > left + length:
             return None
         return self._beside.crop(crop.x - left, crop.right - left)
 

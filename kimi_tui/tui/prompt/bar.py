@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from kimi_tui.projection.session_state import SessionState
 from kimi_tui.tui.first_page import IDLE_WORDS
-from kimi_tui.tui.formatting import clock, cut, line_words
+from kimi_tui.tui.formatting import Wordings, clock, cut, cut_wording, line_words
 from kimi_tui.tui.glyphs import drawn, glyphs_of
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.row_list import PaintedRows, plain
@@ -76,12 +76,13 @@ def _activity_of(state: SessionState) -> tuple[object, ...]:
 class PromptNotes(PaintedRows):
     """Rows above the text field of the prompt."""
 
-    rows: reactive[tuple[str, ...]] = reactive((), layout=True)
+    rows: reactive[tuple[Wordings, ...]] = reactive((), layout=True)
 
     def lay_out(self, width: int) -> Sequence[Line]:
         """Return the rows, each shortened if it is too long."""
         glyphs = glyphs_of(self)
-        return [plain(cut(drawn(row, glyphs), width, glyphs.cut), "quiet") for row in self.rows]
+        texts = [cut_wording(row, width, glyphs.cut) for row in self.rows]
+        return [plain(cut(drawn(text, glyphs), width, glyphs.cut), "quiet") for text in texts]
 
 
 class PromptBar(PaintedRows):
@@ -106,7 +107,7 @@ class PromptBar(PaintedRows):
     """The sentence about where Esc leads from there."""
     line_name: reactive[str] = reactive("")
     """The name of that line; empty for none."""
-    hint: reactive[str] = reactive("")
+    hint: reactive[Wordings] = reactive("")
     """A hint above the field, below the waiting messages; empty for none, and hidden while the row names a prompt mode."""
 
     def __init__(

@@ -28,7 +28,7 @@ from kimi_tui.session.session import Session
 from kimi_tui.session.store import SessionStore, read_only_copy
 from kimi_tui.soul.history import session_history, without_deleted
 from kimi_tui.soul.rebuilt_history import with_futures_told, with_futures_visited
-from kimi_tui.soul.record import closing_events, final_checkpoints, read_records
+from kimi_tui.soul.record import closing_events, final_checkpoints, read_stored
 from kimi_tui.soul.stored_agents import agent_states
 from kimi_tui.tool_cards import ImageBlock
 from kimi_tui.wire.events import (
@@ -83,11 +83,13 @@ def recorded(
         session: the session.
         visits_futures: whether the messages of futures that were never current are told as well, when each became a world line.
     """
-    records: Sequence[EventRecord] = without_deleted(read_records(session), session)
+    stored = read_stored(session)
+    records: Sequence[EventRecord] = without_deleted(stored.records, session)
     if visits_futures:
         records = with_futures_visited(session, records)
     records = with_futures_told(session, records)
-    if not (_is_whole(records) and _is_true(records, session)):
+    lacks_some = bool(stored.incomplete) or stored.is_behind
+    if lacks_some or not (_is_whole(records) and _is_true(records, session)):
         records = _with_sizes(asyncio.run(_records_of_context(session)))
     if holder_of(session.dir) is None:
         records = [*records, *closing_events(records)]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kimi_tui.app_paths import short
 from kimi_tui.foreign_text import one_line
+from kimi_tui.invocation import command_words
 from kimi_tui.session.listing import PreviewMessage, describe, last_said, searched_words
 from kimi_tui.session.lock import holder_of
 from kimi_tui.session.moved_folder import former_folders
@@ -198,10 +199,8 @@ class SessionCatalog:
             SessionError: another process has it open, or the disk refused.
         """
         thrown = self.store.move_to_trash(self.store.at(row.folder))
-        return (
-            f"It is in {short(thrown.parent)} for {TRASH_DAYS} days; "
-            f"kimi-tui sessions restore {row.id[:8]} restores it."
-        )
+        command = command_words("sessions", "restore", row.id[:8])
+        return f"It is in {short(thrown.parent)} for {TRASH_DAYS} days; {command} restores it."
 
     @property
     def trash_words(self) -> str:

@@ -63,6 +63,13 @@ class RowCompositor(Compositor):
         self._owned.clear()
         self._placed = {}
 
+    @property
+    def full_map(self) -> CompositorMap:
+        """The places of all widgets. Textual may place them anew here, and would draw the next whole frame within the former borders."""
+        if self._full_map_invalidated:
+            self._cuts = None
+        return super().full_map
+
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Lay out all widgets without causing a second layout by the sizes that the first one gave them.
 
@@ -185,7 +192,7 @@ class RowCompositor(Compositor):
         for run in found:
             left, width = run.left, run.right - run.left
             crop = Region(left - run.region.x, run.top - run.region.y, width, run.bottom - run.top)
-            for y, strip in enumerate(run.widget.render_lines(crop), run.top):
+            for y, strip in enumerate(_drawn_by(run.widget, crop), run.top):
                 parts.append(
                     (y, left, strip if strip.cell_length == width else strip.crop(0, width))
                 )
@@ -254,7 +261,7 @@ class RowCompositor(Compositor):
             cells = ((1 << seen.width) - 1) << seen.x
             for rows in runs([y for y in seen.line_range if cells & ~covered[y]]):
                 within = Region(seen.x - region.x, rows.start - region.y, seen.width, len(rows))
-                strips = widget.render_lines(within)
+                strips = _drawn_by(widget, within)
                 for y in rows[: len(strips)]:
                     covered[y] |= cells
                 yield Region(seen.x, rows.start, seen.width, len(rows)), clip, strips
@@ -285,6 +292,25 @@ class DrawsColumns:
 
     Of the others it draws all that is seen: a column may be the second half of a wide character.
     """
+
+
+class NotesDrawn:
+    """A base of widgets that compare their rows with those on the screen.
+
+    Rows are also rendered to look up the style under the pointer; then they are not drawn.
+    """
+
+    def note_drawn(self) -> None:
+        """Note that the rows that were rendered last are drawn."""
+        raise NotImplementedError
+
+
+def _drawn_by(widget: Widget, crop: Region) -> list[Strip]:
+    """Return the rows of a widget to be drawn."""
+    strips = widget.render_lines(crop)
+    if isinstance(widget, NotesDrawn):
+        widget.note_drawn()
+    return strips
 
 
 class _CellRun:

@@ -32,7 +32,7 @@ from kimi_tui.tui.painter import INKS, PaintedWidget, Painter
 from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.scrollbar import take_height, use_thin_scrollbar
 from kimi_tui.tui.slices import in_slices, run_until
-from kimi_tui.tui.textual_patches.compositor import runs
+from kimi_tui.tui.textual_patches.compositor import NotesDrawn, runs
 from kimi_tui.tui.timeline.viewport import TimelineViewport
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ FilterState = Literal["", "begun", "typed", "missed", "kept"]
 RowAction = Literal["bookmark", "pin", "read", "summary"]
 
 
-class Timeline(PaintedWidget, ScrollView, can_focus=True):
+class Timeline(PaintedWidget, NotesDrawn, ScrollView, can_focus=True):
     """The list of checkpoints, with the token curve above and the details of the selected row below.
 
     `show_model` shows another session; `changed` draws the model's state after it has applied events.
@@ -194,6 +194,8 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
         self._view = TimelineViewport(self._painter.strip)
         self._drawn: dict[int, Strip] = {}
         """The lines as they are on the screen."""
+        self._made: tuple[int, list[Strip]] = 0, []
+        """The lines that were rendered last, and the position of the first of them."""
         self._ready: tuple[object, list[Strip]] | None = None
         """The lines to be drawn next, with the sizes for which they were made; None where something else has changed since."""
         self._revert_serial = 0
@@ -465,10 +467,15 @@ class Timeline(PaintedWidget, ScrollView, can_focus=True):
                 strips = self._view.lines(crop.y, crop.bottom)
         except Exception:
             return blank_strips("the timeline", crop)
-        self._drawn.update(zip(range(crop.y, crop.bottom), strips, strict=True))
+        self._made = crop.y, strips
         if crop.x == 0 and crop.width == self.size.width:
             return strips
         return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def note_drawn(self) -> None:
+        """Note that the lines that were rendered last are on the screen."""
+        top, strips = self._made
+        self._drawn.update(enumerate(strips, top))
 
     # --- selecting
 

@@ -18,10 +18,24 @@ if TYPE_CHECKING:
     from kimi_tui.wire.events import AgentChanged
 
 
+_STOPPED_BY = {
+    "user": "stopped by you",
+    "exit": "kimi-tui exited",
+    "failure": "the answer broke off",
+}
+
+
+def has_answers(block: ToolBlock) -> bool:
+    """Return whether the rows below a card's title have questions with their answers, so that the title need not have them."""
+    return block.card.shows == "answers" and block.state == "done" and bool(block.output.strip())
+
+
 def target_of(block: ToolBlock) -> str:
     """Return what a call is about: its path, command or number; of a todo list how much of it is done; the task of a sub-agent."""
     if block.agent is not None:
         return agent_target(block.agent)
+    if has_answers(block):
+        return ""
     for shown in block.display:
         if isinstance(shown, TodoBlock):
             done = sum(1 for item in shown.items if item.status == "done")
@@ -63,8 +77,7 @@ def facts_of(block: ToolBlock, currency: str = "$") -> list[CardFact]:
     elif block.state == "rejected":
         out.append(CardFact((Span("you said no", "ink"),), 0))
     elif block.state == "stopped":
-        words = "kimi-tui exited" if block.was_killed else "stopped by you"
-        out.append(CardFact((Span(words, "ink"),), 0))
+        out.append(CardFact((Span(_STOPPED_BY[block.stopped_by], "ink"),), 0))
     elif block.state == "unsent":
         out.append(CardFact((Span("not sent", "ink"),), 0))
     elif block.state == "recalled":
@@ -103,6 +116,9 @@ def facts_of(block: ToolBlock, currency: str = "$") -> list[CardFact]:
         # A check after the edit has failed, or has changed the file.
         if checked := brief.partition(" · ")[2]:
             out.append(CardFact((Span(checked, "error" if "failed" in checked else "quiet"),), 0))
+    elif has_answers(block) and "\n" not in block.output.strip():
+        # The answer is below, beside its question.
+        pass
     elif brief and brief != block.target and not has_list and block.state in {"done", "failed"}:
         out.append(CardFact((Span(brief, "error" if failed else "quiet"),), 0 if failed else 3))
     elif failed:

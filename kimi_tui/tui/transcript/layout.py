@@ -269,11 +269,11 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
         # The last row says how much is hidden, so it does not continue in another row.
         shown[-1] = (shown[-1][0], False)
     number = (
-        Span("queued" if block.queued else "not sent", "quiet")
-        if block.queued or block.unsent
+        Span(block.apart, "quiet")
+        if block.apart
         else number_span(block.checkpoint, live=block.live, pin=pin_of(block, room))
     )
-    style = "quiet" if block.queued or block.unsent else "strong"
+    style = "quiet" if block.apart else "strong"
     hit = HIT_FOLD if hidden or len(shown) > USER_ROWS else ""
     # The words "not sent" are wider than `#N`, for which the text leaves room, so they may stand in a later row.
     number_at = room.width - RIGHT - (cells(number.text) if number is not None else 0)

@@ -42,7 +42,7 @@ from html import unescape
 from typing import NamedTuple
 
 from kimi_tui.projection.blocks import AgentBlock, Block, ThoughtBlock, ToolBlock
-from kimi_tui.projection.tool_calls import changed_words
+from kimi_tui.projection.tool_calls import changed_words, ignored_words
 from kimi_tui.tool_cards import DiffBlock
 from kimi_tui.tui.faults import log_fault
 from kimi_tui.tui.formatting import grouped
@@ -232,6 +232,7 @@ def _of_tool(block: ToolBlock) -> Iterable[str]:
             yield str(shown)
     yield presented(block)
     yield " ".join((changed_words(block), *block.changed))
+    yield ignored_words(block)
     yield from block.live_output
 
 

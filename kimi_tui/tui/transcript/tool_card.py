@@ -19,6 +19,7 @@ from kimi_tui.projection.subagents import agent_news
 from kimi_tui.projection.tool_calls import (
     argument,
     changed_words,
+    ignored_words,
     iter_arguments,
 )
 from kimi_tui.tool_cards import ALLOWED_BY, BriefBlock, DiffBlock, ImageBlock, TodoBlock
@@ -173,7 +174,9 @@ def _free(
 
 def has_more(block: ToolBlock) -> bool:
     """Return whether an unfolded card shows more than a folded one."""
-    return bool(block.output.strip()) and block.card.shows not in {"list", "answers"}
+    return bool(block.n_ignored) or (
+        bool(block.output.strip()) and block.card.shows not in {"list", "answers"}
+    )
 
 
 def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
@@ -208,8 +211,14 @@ def body_rows(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:
     if words := changed_words(block):
         named = f"{words}: {', '.join(block.changed)}"
         named += f" {room.glyphs.cut}" if len(block.changed) < block.n_changed else ""
-        shown = cut(named, room.width - HANGING - RIGHT, room.glyphs.cut)
-        yield Line((Span(" " * HANGING), Span(shown, "quiet")), hit=HIT_FOLD, margin=HANGING)
+        yield _files_row(named, room)
+    if block.unfolded and (words := ignored_words(block)):
+        yield _files_row(words, room)
+
+
+def _files_row(words: str, room: LayoutRoom) -> Line:
+    shown = cut(words, room.width - HANGING - RIGHT, room.glyphs.cut)
+    return Line((Span(" " * HANGING), Span(shown, "quiet")), hit=HIT_FOLD, margin=HANGING)
 
 
 def _allowed_by(block: ToolBlock, room: LayoutRoom) -> Iterator[Line]:

@@ -886,6 +886,8 @@ class Transcript(PaintedWidget, ScrollView, can_focus=True):
         self._update_dropped()
         viewport = self._ready_viewport()
         if viewport is None or not viewport.flow.views:
+            # An empty chat is dimmed too, but for a preview.
+            self.refresh_rows()
             return
         if checkpoint_id is None or words_stay:
             if checkpoint_id is None:

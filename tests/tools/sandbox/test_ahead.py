@@ -255,6 +255,33 @@ async def test_the_table_of_mounts_alone_tells_of_a_replaced_file(
     assert ahead.used == [False]
 
 
+async def test_a_file_that_is_replaced_right_after_the_look_at_its_cover_is_hidden(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The look counts for so long that the command begins without another one.
+    patched = supervisor._PREPARE.replace(
+        "supervisor.prepare(", "supervisor._JUST_S = 50; supervisor.prepare("
+    )
+    monkeypatch.setattr(supervisor, "_PREPARE", patched)
+    await ahead.said("true")
+    confined = ahead.made("cat .env; echo on")
+    switches = b"\nvoluntary_ctxt_switches:"
+
+    def times_asleep() -> bytes:
+        return of_process(ahead.pid, "status").partition(switches)[2]
+
+    before = times_asleep()
+    prepared.look_ahead(supervisor.MOUNTS)
+    assert await until(lambda: times_asleep() != before)
+    await ahead.is_ready()
+    monkeypatch.setattr(prepared._Ahead, "look", lambda *_: None)
+    replaced(ahead)
+    end = await ahead.running(confined).run()
+    assert end.output.text.endswith("on\n")
+    assert "second" not in end.output.text
+    assert ahead.used == [False]
+
+
 async def test_what_a_command_holds_is_looked_for_but_not_in_the_processes_of_the_program(
     ahead: Ahead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -756,6 +783,17 @@ async def test_it_ends_when_something_is_mounted_outside(ahead: Ahead) -> None:
     finally:
         libc.umount2(place, 2)
     assert True not in ahead.used
+
+
+@pytest.mark.parametrize("change", [replaced, made_anew, exchanged])
+async def test_it_ends_when_a_cover_is_gone(ahead: Ahead, change: Callable[[Ahead], None]) -> None:
+    await ahead.said("true")
+    waiting = ahead.pid
+    change(ahead)
+    if change is exchanged:
+        # The cover went along with its file, which the table of mounts tells when it is read.
+        prepared.look_ahead(supervisor.MOUNTS)
+    assert await until(lambda: not alive(waiting))
 
 
 async def test_it_ends_where_no_command_comes(

@@ -385,6 +385,20 @@ def test_what_guarded_links_lead_to_is_guarded(environ: dict[str, str], tmp_path
             name.unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize("name", [".bashrc", ".env"])
+def test_a_link_in_the_work_folder_on_the_way_from_a_guarded_one_is_held_still(
+    environ: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    home, work = Path(environ["HOME"]), tmp_path / "work"
+    (work / "first").mkdir(parents=True, exist_ok=True)
+    (work / "now").symlink_to("first")
+    (work / "direct").symlink_to("now/target")
+    (work / "first/target").touch()
+    (home / name).symlink_to(work / "direct")
+    found = policy_for(work, SandboxSettings(), environ)
+    assert {str(work / "now"), str(work / "direct")} <= {*found.kept} & {*found.links}
+
+
 def test_a_repository_whose_hooks_are_a_link_is_held_whole(
     policy: Policy, environ: dict[str, str]
 ) -> None:

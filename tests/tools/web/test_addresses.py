@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import each
 
+from kimi_tui.base_url import literal_address
 from kimi_tui.tools.web.addresses import (
     BadAddress,
     is_allowed,
     is_public,
-    literal_address,
     page_url,
     refuse_near,
 )

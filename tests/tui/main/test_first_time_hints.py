@@ -17,6 +17,7 @@ from textual import events
 
 from kimi_tui.app_paths import hints_file
 from kimi_tui.tui.dialogs.settings import SettingsScreen
+from kimi_tui.tui.formatting import cut_wording
 from kimi_tui.tui.key_names import key_of
 from kimi_tui.tui.main.first_time_hints import WORDS, FirstTimeHints, keep_seen, read_seen
 from kimi_tui.wire import events as ev
@@ -63,7 +64,7 @@ async def test_how_a_message_is_taken_back_is_not_said_of_one_that_waits_no_more
         assert hints is not None
         hints.apply(ev.TurnBegin("First"))
         hints.apply(ev.SteerQueued("1", "and that"))
-        assert "takes it back" in prompt.hint
+        assert "takes it back" in " ".join(prompt.hint)
         hints.apply(ev.SteerTaken("1", "and that", withdrawn=True))
         assert not prompt.hint
 
@@ -131,13 +132,35 @@ async def test_what_was_shown_or_is_switched_off_does_not_come(home: Path) -> No
         assert not one.screen.prompt.hint
 
 
-@pytest.mark.parametrize("width", [80, 60])
+@pytest.mark.parametrize("width", [80, 60, 40])
 def test_all_fit_over_the_prompt(width: int) -> None:
+    room = width - 5
     for forms in WORDS.values():
-        words = forms[0 if width == 80 else -1]
-        parts = string.Formatter().parse(words)
-        shown = "".join(said + (key_of(action, {}) if action else "") for said, action, *_ in parts)
-        assert cell_len(shown) <= width - 5, shown
+        written: list[str] = []
+        for words in forms:
+            parts = string.Formatter().parse(words)
+            said = (text + (key_of(action, {}) if action else "") for text, action, *_ in parts)
+            written.append("".join(said))
+        shown = cut_wording(tuple(written), room)
+        assert shown in written
+        assert cell_len(shown) <= room, shown
+        if width == 80:
+            assert shown == written[0]
+
+
+@pytest.mark.exhaustive
+async def test_a_hint_has_its_key_in_a_terminal_that_becomes_narrower(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url, hints=True) as one:
+        server.script(say("One."), say("Two."))
+        await learned(one)
+        await one.say("Hello")
+        await one.idle()
+        await one.say("/clear")
+        await one.sees("are now a world line (a branch); Ctrl+T shows it")
+        await one.pilot.resize_terminal(60, 24)
+        await one.sees("are a world line (branch): Ctrl+T")
+        await one.pilot.resize_terminal(40, 24)
+        await one.sees("Ctrl+T shows the new world line")
 
 
 def test_what_stands_in_the_file_is_believed_as_far_as_it_is_known(tmp_path: Path) -> None:
@@ -207,8 +230,19 @@ async def test_the_first_d_mail_world_line_and_compaction_are_told_in_a_sentence
         for n_told, (event, words) in enumerate(told, start=1):
             # A hint about this event is more useful than an older one, which was read.
             hints.apply(event)
-            assert words in prompt.hint
+            assert words in " ".join(prompt.hint)
             await one.until(lambda n=n_told: len(read_seen(hints_file(home))) == n)
         hints.apply(letter)
-        assert "compaction" in prompt.hint, "each is told once"
-    assert read_seen(hints_file(home)) == {"turn", "dmail", "line", "compacted"}
+        assert "compaction" in " ".join(prompt.hint), "each is told once"
+        prompt.hint = ""
+        hints._place = None  # pyright: ignore[reportPrivateUsage]
+        full = ev.StatusUpdate(used=90, limit=100, trigger=80)
+        # A compaction that has just failed is not recommended.
+        hints.apply(ev.CompactionEnd(900, 900, error="no"))
+        hints.apply(full)
+        assert not prompt.hint
+        hints.apply(ev.CompactionEnd(900, 100, "summary"))
+        hints.apply(full)
+        assert "replaces older messages" in " ".join(prompt.hint)
+        await one.until(lambda: "context" in read_seen(hints_file(home)))
+    assert read_seen(hints_file(home)) == {"turn", "dmail", "line", "compacted", "context"}

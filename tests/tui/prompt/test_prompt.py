@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.segment import Segment
 from textual import events
 from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.strip import Strip
 
 from kimi_tui.config.keymap import DEFAULT_KEYS
 from kimi_tui.foreign_text import clean_source
@@ -501,3 +504,14 @@ async def test_keys_take_a_character_as_it_is_seen() -> None:
             assert area.text == f"z{one}yx"
             await pilot.press("delete")
             assert area.text == "zyx"
+
+
+async def test_what_stands_beside_the_text_is_cut_at_the_same_end_in_each_update() -> None:
+    desk = Desk()
+    async with desk.run_test(size=(20, 5)) as pilot:
+        await pilot.pause()
+        desk.area.show_beside(Strip([Segment("0123456789" * 3)]), 4)
+        await pilot.pause()
+        row = desk.area.render_line(0).text
+        parts = [desk.area.render_lines(Region(x, 0, 1, 1)) for x in range(desk.area.size.width)]
+        assert "".join(part.text for (part,) in parts) == row[: len(parts)]

@@ -26,6 +26,7 @@ from textual.widget import Widget
 from kimi_tui.tui.scrollbar import use_thin_scrollbar
 from kimi_tui.tui.textual_patches.compositor import (
     DrawsColumns,
+    NotesDrawn,
     RowCompositor,
     RowsUpdate,
     draw_changed_rows,
@@ -242,7 +243,9 @@ async def test_a_widget_that_was_placed_anew_between_two_layouts_is_drawn_and_to
         # This is what a click or the pointer does while a widget has changed that cannot be seen.
         screen._clear_arrangement_cache()
         compositor.update_widgets({Widget()})
+        assert len(compositor.cuts) == 12
         assert compositor.find_widget(rows).region == Region(12, 0, 18, 12)
+        assert compositor.render_strips()[0].text == "a0" * 6 + "b0" * 9
         screen._refresh_layout()
         await pilot.pause()
         assert rows.told == Size(18, 12)
@@ -287,6 +290,37 @@ async def test_a_frame_that_the_app_holds_back_is_drawn_later() -> None:
             with app.batch_update():
                 assert compositor.render_update() is None
             assert compositor._dirty_regions == {changed}
+
+
+class Noting(Rows, NotesDrawn):
+    """Knows which rows it was asked for when it was told that they are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__("n")
+        self.drawn: list[set[int]] = []
+
+    def note_drawn(self) -> None:
+        self.drawn.append({*self.asked})
+        self.asked.clear()
+
+
+async def test_rows_count_as_drawn_in_an_update_alone_and_not_when_a_style_is_looked_up() -> None:
+    app = App[None]()
+    async with app.run_test(size=(30, 4)) as pilot:
+        screen = Screen[None]()
+        draw_changed_rows(screen)
+        await app.push_screen(screen)
+        await screen.mount(one := Noting())
+        await pilot.pause()
+        compositor = screen._compositor
+        compositor.render_full_update()
+        one.drawn.clear()
+        compositor.get_style_at(3, 2)
+        assert not one.drawn
+        one.asked.clear()
+        compositor._dirty_regions = {Region(0, 1, 5, 1)}
+        assert compositor.render_partial_update() is not None
+        assert one.drawn == [{1}]
 
 
 class Cover(ModalScreen[None]):

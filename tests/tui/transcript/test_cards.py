@@ -90,6 +90,11 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
     assert rows(shell("", changed=("a",), n_changed=1, n_lost=1))[1:] == [
         "      1 file changed, cannot be restored: a"
     ]
+    # A cache is named where somebody looks for it.
+    made = shell("", n_ignored=1, ignored=("__pycache__",))
+    assert rows(made)[1:] == []
+    made.unfolded = True
+    assert "a rewind does not delete it: __pycache__" in rows(made)[1]
 
 
 def test_the_setting_that_allows_a_read_stands_whole_under_the_output() -> None:
@@ -126,6 +131,13 @@ def test_answers_stand_whole_behind_their_questions() -> None:
         ("Tabs?", "quiet"),
         (" Yes", "ink"),
     ]
+    # The title does not repeat them, nor does it repeat a single answer; of several it has their number.
+    made.target = asked
+    made.display = (BriefBlock("2 answers"),)
+    assert [rows(made)[0].count(one) for one in ("Which", "2 answers")] == [0, 1]
+    made.output, made.display = f"{asked} {answer}", (BriefBlock("CSV with"),)
+    assert "CSV" not in rows(made)[0]
+    assert " ".join(" ".join(rows(made, LayoutRoom(50))[1:]).split()) == f"{asked} {answer}".strip()
     # Very long ones are folded, and whole when that is undone.
     made.output = "Tabs? " + "row\n" * 60
     assert rows(made)[-1].strip() == "+36 lines"
@@ -282,7 +294,7 @@ def test_what_the_person_did(state: str, fact: str) -> None:
 
 
 def test_a_call_that_the_end_of_the_program_stopped_was_not_stopped_by_the_person() -> None:
-    (row,) = rows(block(target="x", state="stopped", was_killed=True))
+    (row,) = rows(block(target="x", state="stopped", stopped_by="exit"))
     assert "kimi-tui exited" in row
     assert "by you" not in row
 

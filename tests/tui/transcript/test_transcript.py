@@ -9,10 +9,11 @@ import sys
 import time
 
 import pytest
-from support.chat_app import ChatApp, is_drawn, show_history
+from support.chat_app import ChatApp, drawn, is_drawn, show_history
 from support.conversation import LETTER, Conversation, quoted_fields, slow_import
 from support.watching import until
 from textual import events
+from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
@@ -615,3 +616,21 @@ async def test_what_is_unfolded_is_not_new_and_folded_again_it_follows_the_end()
         talk.user("More")
         await feed(app, pilot, talk)
         assert "More" in app.rows[-1]
+
+
+async def test_an_empty_chat_behind_a_pane_is_drawn_anew_for_a_preview(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = ChatApp()
+    async with app.run_test(size=(60, 20)) as pilot:
+        await drawn(app, pilot)
+        chat, regions = app.transcript, list[Region]()
+        chat.behind = True
+        await drawn(app, pilot)
+        monkeypatch.setattr(chat, "refresh", lambda *some: regions.extend(some))
+        for previewed in (0, None):
+            regions.clear()
+            chat.show_dropped(previewed)
+            assert {y for region in regions for y in region.line_range} >= {
+                *range(chat.size.height)
+            }

@@ -416,7 +416,7 @@ async def read_summary(main: MainParts, uid: str) -> None:
     if answer == "edit":
         await _edit_summary(main, soul, here.text)
     elif answer == "undo":
-        main.bench.tell(await soul.travel.undo())
+        main.bench.tell_reversal(await soul.travel.undo())
     elif answer == "rewind":
         await preview(main, Target(here.checkpoint_id))
 

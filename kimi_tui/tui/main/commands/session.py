@@ -403,7 +403,7 @@ async def undo(main: MainParts, argument: str) -> None:
     name = main.bench.views.timeline.model.name_from(found.left_from) if found is not None else ""
     name = cut(name, NAME_WIDTH)
     if found is None or await _pays_toll(main, found, name):
-        main.bench.tell(await soul.travel.undo(name))
+        main.bench.tell_reversal(await soul.travel.undo(name))
 
 
 async def _pays_toll(main: MainParts, found: RewindPreview, name: str) -> bool:
@@ -449,7 +449,7 @@ async def redo(main: MainParts, argument: str) -> None:
     """Redo the operation that was undone."""
     soul = await main.conversation.opened("travel")
     await soul.settled()
-    main.bench.tell(await soul.travel.redo())
+    main.bench.tell_reversal(await soul.travel.redo())
 
 
 # --- this session and others
@@ -522,7 +522,7 @@ async def export(main: MainParts, argument: str) -> None:
         advice = "Files are not overwritten. Use /export with another name."
         main.bench.tell(f"{named(path)} already exists.", level="warning", advice=advice)
     except OSError as error:
-        why = error.strerror or error
+        why = reason_of(error, named_in_text=path)
         main.bench.tell(
             f"The conversation was not exported to {named(path)}: {why}.", level="warning"
         )

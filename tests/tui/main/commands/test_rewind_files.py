@@ -87,10 +87,13 @@ async def test_what_an_undo_left_alone_is_seen_where_the_timeline_floats(
         await soul.travel.rewind(Target(0), "restore")
         (work / "a.txt").write_text("by hand\n")
         await one.pilot.press("ctrl+t", "u")
-        # In the narrow one the words stand in two rows.
-        shown = await one.sees("restored: a.txt.")
+        shown = await one.sees("Undid the rewind to #0.")
         words = " ".join(row.rpartition("▌")[2].strip(" │") for row in shown.splitlines())
-        assert "Undid the rewind to #0. 1 file restored. Not restored: a.txt." in words
+        # The timeline of a narrow screen covers the row of the chat.
+        is_covered = "Undid the rewind to #0. 1 file restored. Not restored: a.txt." in words
+        assert is_covered == (size[0] < 100)
+        await one.pilot.press("escape")
+        await one.sees("1 file restored, 1 kept (a.txt)")
 
 
 @pytest.mark.exhaustive
