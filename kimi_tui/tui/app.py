@@ -845,7 +845,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             self._end_now()
             return
         # A timer of Textual's does nothing before the app runs.
-        asyncio.get_running_loop().call_later(LAST_KEYS_S, self._end_now)
+        Callbacks(self.report).call_later(LAST_KEYS_S, self._end_now)
         if typed_into is None:
             self._end_behind_keys()
 
@@ -857,7 +857,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
     def _pass_keys(self) -> None:
         holders = (self._ahead, *(screen.bench.type_ahead for screen in self._open_screens))
         if any(one is not None and one.is_holding for one in holders):
-            asyncio.get_running_loop().call_later(HELD_S, self._end_behind_keys)
+            Callbacks(self.report).call_later(HELD_S, self._end_behind_keys)
             return
         pumps = list((self.focused or self.screen).ancestors_with_self)
         self._pass_up(pumps * 2, 0)
