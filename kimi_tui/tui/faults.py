@@ -23,12 +23,12 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from kimi_tui.app_paths import log_file, log_words
-from kimi_tui.tui.screens import app_of
 from kimi_tui.tui.textual_patches.app import app_context
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from textual.app import App
     from textual.message_pump import MessagePump
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def report_of(node: MessagePump) -> Report:
     """Return the receiver of a widget's callback errors: the method `report` of the app that contains the widget at that time."""
 
     def report(error: Exception) -> None:
-        app = app_of(node)
+        app = cast("App[object]", node.app)
         known = cast("Report | None", getattr(app, "report", None))
         if known is not None:
             known(error)
@@ -147,6 +147,13 @@ class Callbacks:
         return asyncio.get_running_loop().call_later(
             delay_s, self._guarded, callback, context=app_context()
         )
+
+    def call_at(self, time_s: float, callback: Callable[[], None]) -> asyncio.Handle:
+        """Call a function in the next turn of the event loop, or later if its clock shows less than `time_s` seconds."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= time_s:
+            return loop.call_soon(self._guarded, callback, context=app_context())
+        return loop.call_at(time_s, self._guarded, callback, context=app_context())
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
         """Call a function when the process gets a signal."""

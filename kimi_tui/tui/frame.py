@@ -18,6 +18,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from kimi_tui.launch import Launch
+from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.formatting import cut
 from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import (
@@ -389,7 +390,7 @@ class SessionFrame:
         self._gauge_row = Container(*self._stored[1:], id="gauge-row")
         self.views: Views | None = None
         draw_changed_rows(screen)
-        draw_when_wanted(screen)
+        draw_when_wanted(screen, Callbacks(report_of(screen)).call_at)
         screen.set_class(launch.config.glyphs == "ascii", "-ascii")
         # The size is set before anything is styled or laid out, so that this happens only once.
         self.fit(size)

@@ -62,7 +62,7 @@ class Line(NamedTuple):
     `fill` is the background where there is no span; `hit` is the action of a click anywhere in the row. A `soft` row is
     continued by the next one after a blank, a `chopped` one without a blank, with so many cells of padding at its end: a
     copy joins both. The first `margin` cells are left out of a copy. A `late` row is coloured when it is first drawn:
-    `shown` is what is drawn.
+    `shown` is what is drawn. The last span of a `labelled` row is no text, but a label at its right end such as `queued`.
     """
 
     spans: tuple[Span, ...] = ()
@@ -72,6 +72,14 @@ class Line(NamedTuple):
     margin: int = MARGIN
     chopped: int | None = None
     late: Callable[[], Line] | None = None
+    labelled: bool = False
+
+    @property
+    def label_size(self) -> int:
+        """The number of characters of the label or the checkpoint number at the right end, which is no text."""
+        last = self.spans[-1] if self.spans else None
+        is_label = last is not None and (self.labelled or last.hit.startswith(HIT_CHECKPOINT))
+        return len(last.text) if last is not None and is_label else 0
 
     @property
     def shown(self) -> Line:
@@ -96,13 +104,12 @@ class Line(NamedTuple):
     def trimmed(self, text: str) -> str:
         """Return the text of the row, or of its beginning, without padding.
 
-        Where it goes on below, a number at its right end does not belong to the text.
+        Where it goes on below, a label or number at its right end does not belong to the text.
         """
         if self.chopped is not None:
             return text[: len(self.text) - self.chopped]
-        last = self.spans[-1] if self.soft and self.spans else None
-        if last is not None and last.hit.startswith(HIT_CHECKPOINT):
-            text = text[: len(self.text) - len(last.text)]
+        if self.soft:
+            text = text[: len(self.text) - self.label_size]
         return text.rstrip()
 
 

@@ -11,6 +11,7 @@ from textual.await_complete import AwaitComplete
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 
+from kimi_tui.tui.faults import Callbacks, report_of
 from kimi_tui.tui.textual_patches.compositor import draw_changed_rows
 from kimi_tui.tui.textual_patches.frames import draw_when_wanted
 
@@ -72,7 +73,7 @@ class AnswersOnce(Screen[ScreenResultType]):
     ) -> None:
         super().__init__(name, id, classes)
         draw_changed_rows(self)
-        draw_when_wanted(self)
+        draw_when_wanted(self, Callbacks(report_of(self)).call_at)
 
     @property
     def accepts_keys(self) -> bool:

@@ -214,6 +214,7 @@ class Travels:
         self.counts: Counter[str] = Counter()
         self.n_words = 0
         self.n_joined = self.n_joined_running = self.n_reopened = 0
+        self.n_taken_back = 0
         self.n_carried_out = 0
         """The commands of the front end that are being carried out: the engine does not run then, and is not idle."""
         self.turn: asyncio.Task[None] | None = None
@@ -380,11 +381,20 @@ class Travels:
             self.soul.say("/rename", carry_out=renamed)
 
     async def take_back(self) -> None:
+        """Take back what waits, each time in another way. Where nothing waits, something is said first, in a turn that asks."""
         self.first.follow()
+        if not self.first.model.state.queued:
+            if not self.soul.running:
+                # Random turns seldom ask, and most have ended by now. If the mode allows all, this one does not ask either.
+                self.model.steps.append(("Shell", {"command": f"touch {self.words()}"}))
+                await self._begin(self._turn(self.words()))
+            await self.steer()
+            self.first.follow()
         if not (queued := self.first.model.state.queued):
             return
         inbox = self.soul.inbox
-        match self.random.randrange(4):
+        self.n_taken_back += 1
+        match self.n_taken_back % 4:
             case 0:
                 inbox.take_back_all()
             case 1:

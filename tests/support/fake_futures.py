@@ -183,7 +183,11 @@ class FakeFutures:
             )
             self.states.append(state)
             self._wire.publish(state)
-            self.tell(key, TurnBegin(one.message or "the message"))
+            self.tell(
+                key,
+                TurnBegin(one.message or "the message"),
+                CheckpointCreated(10, f"{key}-0", "user"),
+            )
         return tuple(keys)
 
     def state(self, key: str) -> FutureChanged:

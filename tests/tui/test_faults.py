@@ -26,7 +26,7 @@ from kimi_tui.projection import session_model as main_model
 from kimi_tui.projection.timeline import TimelineModel
 from kimi_tui.projection.tokens import GaugeModel
 from kimi_tui.projection.transcript import TranscriptModel
-from kimi_tui.tui.faults import Callbacks, each, reported, run_detached
+from kimi_tui.tui.faults import FAULT, Callbacks, each, reported, run_detached
 from kimi_tui.wire.events import EventRecord, StepBegin, TurnBegin
 
 TUI = Path(kimi_tui.tui.__file__).parent
@@ -165,7 +165,7 @@ async def test_the_work_of_a_worker_begins_with_it() -> None:
             gc.collect(1)
         assert not [one for one in warned if issubclass(one.category, RuntimeWarning)]
         assert begun[:2] == ["work", "later"]
-        assert begun[2].startswith("Something went wrong")
+        assert begun[2].startswith(FAULT)
 
 
 def test_each_goes_on_behind_what_fails() -> None:

@@ -8,6 +8,7 @@ Textual's timer is a task that wakes once more after each frame, to find that th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import UPDATE_PERIOD, Screen
@@ -17,28 +18,30 @@ if TYPE_CHECKING:
     from textual.app import App
 
 
+CallAt = Callable[[float, Callable[[], None]], asyncio.Handle]
+"""Calls a function when the clock of the event loop shows a time in seconds, and reports what it raises: `Callbacks.call_at`."""
+
+
 class FrameTimer:
     """Draws a frame of a screen when one is wanted, at most once in a period; it does nothing between.
 
     Args:
         screen: the screen, which need not run yet.
+        call_at: calls the function that draws.
         period_s: the least time between two frames, in seconds.
     """
 
-    def __init__(self, screen: Screen[Any], period_s: float = UPDATE_PERIOD) -> None:
-        self._screen, self._period_s = screen, period_s
+    def __init__(
+        self, screen: Screen[Any], call_at: CallAt, period_s: float = UPDATE_PERIOD
+    ) -> None:
+        self._screen, self._call_at, self._period_s = screen, call_at, period_s
         self._handle: asyncio.Handle | None = None
         self._next_at = 0.0
 
     def resume(self) -> None:
         """Draw a frame as soon as the period since the last one is over: mostly in the next turn of the event loop."""
-        if self._handle is not None:
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._next_at:
-            self._handle = loop.call_soon(self._draw)
-        else:
-            self._handle = loop.call_at(self._next_at, self._draw)
+        if self._handle is None:
+            self._handle = self._call_at(self._next_at, self._draw)
 
     def pause(self) -> None:
         """Draw no frame until the next `resume`."""
@@ -52,15 +55,11 @@ class FrameTimer:
         if not screen.is_running:
             return
         self._next_at = asyncio.get_running_loop().time() + self._period_s
-        app = cast("App[object]", screen.app)
-        if app._exit:
-            return
-        try:
+        if not cast("App[object]", screen.app)._exit:
             screen._on_timer_update()
-        except Exception as error:
-            app._handle_exception(error)
 
 
-def draw_when_wanted(screen: Screen[Any]) -> None:
+def draw_when_wanted(screen: Screen[Any], call_at: CallAt) -> None:
     """Use a `FrameTimer` for a screen that was not shown yet."""
-    screen._Screen__update_timer = cast("Timer", FrameTimer(screen))  # pyright: ignore[reportAttributeAccessIssue]
+    timer = FrameTimer(screen, call_at)
+    screen._Screen__update_timer = cast("Timer", timer)  # pyright: ignore[reportAttributeAccessIssue]

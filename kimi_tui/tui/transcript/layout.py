@@ -275,14 +275,23 @@ def user_message(block: UserBlock, room: LayoutRoom) -> Iterator[Line]:
     )
     style = "quiet" if block.apart else "strong"
     hit = HIT_FOLD if hidden or len(shown) > USER_ROWS else ""
-    for index, (row, soft) in enumerate(chain(shown, rows)):
+    # The words "not sent" are wider than `#N`, for which the text leaves room, so they may stand in a later row.
+    number_at = room.width - RIGHT - (cells(number.text) if number is not None else 0)
+    for row, soft in chain(shown, rows):
         spans = [edge, Span("   "), Span(row, style)]
-        if not index and number is not None:
-            pad(spans, room.width - RIGHT - cells(number.text))
+        has_number = number is not None and spans_width(spans) < number_at
+        if number is not None and has_number:
+            pad(spans, number_at)
             spans.append(number)
-        yield Line(tuple(spans), fill="band", hit=hit, soft=soft)
-    if hidden:
-        yield Line((edge, Span("   "), Span(hidden, "ink")), fill="band", hit=HIT_FOLD)
+            number = None
+        yield Line(tuple(spans), fill="band", hit=hit, soft=soft, labelled=has_number)
+    last = [edge, Span("   "), Span(hidden, "ink")]
+    if number is not None:
+        pad(last, number_at)
+        last.append(number)
+    if hidden or number is not None:
+        has_number = number is not None
+        yield Line(tuple(last), fill="band", hit=HIT_FOLD if hidden else hit, labelled=has_number)
     free = room.width - RIGHT - 4
     attached = _in_rows(block.attached, free, room.glyphs.cut)
     hit = HIT_FOLD if len(attached) > ATTACHED_ROWS else ""

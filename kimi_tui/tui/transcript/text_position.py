@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kimi_tui.tui.rows import HANGING, HIT_CHECKPOINT, Line, style_parts
+from kimi_tui.tui.rows import HANGING, Line, style_parts
 
 _SIZES = (24, 16, 12, 8, 6, 5, 4)
 """Numbers of neighbouring characters by which a position is found again in changed text, tried from the first on."""
@@ -72,15 +72,12 @@ def is_code(line: Line) -> bool:
 
 
 def extent_of(line: Line) -> Extent:
-    """Return the text of a row: without its gutter, the checkpoint number at its right end, and trailing blanks."""
+    """Return the text of a row: without its gutter, the label or number at its right end, and trailing blanks."""
     text = line.text
     start = gutter_of(line)
     if line.chopped is not None:
         return Extent(start, max(start, len(text) - line.chopped))
-    end = len(text)
-    last = line.spans[-1] if line.spans else None
-    if last is not None and last.hit.startswith(HIT_CHECKPOINT):
-        end -= len(last.text)
+    end = len(text) - line.label_size
     return Extent(start, max(start, len(text[:end].rstrip(" "))))
 
 

@@ -25,7 +25,14 @@ from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.row_list import Look
 from kimi_tui.tui.screens import sheets
 from kimi_tui.tui.theme import KIMI_DARK, KIMI_LIGHT
-from kimi_tui.wire.events import FutureChanged, ToolCall, ToolResult, TurnEnd
+from kimi_tui.wire.events import (
+    CheckpointCreated,
+    FutureChanged,
+    StepBegin,
+    ToolCall,
+    ToolResult,
+    TurnEnd,
+)
 from kimi_tui.wire.queue import Wire
 
 NAMES = ("Use a set in place of the list", "Rewrite it with a generator", "Add a cache")
@@ -48,6 +55,7 @@ async def made(*, are_over: bool = True) -> FakeFutures:
     plan = FuturesPlan(Target(12), tuple(Variant(name) for name in NAMES), "make test")
     keys = await fake.start(plan)
     for key, text in zip(keys, TEXTS, strict=True):
+        fake.tell(key, StepBegin(1), CheckpointCreated(11, f"{key}-1", "step"))
         fake.tell(key, ToolCall(f"c{key}", "Read", '{"path":"src/tokenizer.py"}'))
         fake.tell(key, ToolResult(f"c{key}", is_error=False, output="x", message="184 lines"))
         fake.work(key, text, step=3)

@@ -362,7 +362,7 @@ async def test_text_from_before_a_session_is_continued_is_kept_with_it(home: Pat
             await one.idle()
             await one.pilot.press(*"old")
         async with never_open(home, server, NEWEST) as one:
-            image = read_image(saved(noise(8)), "a.png")
+            image = read_image(saved(noise(8, 8)), "a.png")
             await one.pilot.press(*"new ")
             one.screen.prompt.area.insert(one.screen.bench.images.add(image))
         assert not one.app.unsent_text

@@ -13,7 +13,7 @@ import pytest
 from support.chat_app import show_history
 from support.conversation import quoted_fields
 from support.pictures import Pictures, darken, still
-from support.screens import no_servers
+from support.screens import Desk, no_servers
 from support.still_screen import show_records
 from support.story import whole_story
 
@@ -326,5 +326,6 @@ async def test_pasting_a_key(picture: Pictures, tmp_path: Path) -> None:
     running = KimiApp(app(tmp_path).launch._replace(choice=NeedsChoice()))
     async with running.run_test(size=(80, 24)) as pilot:
         await pilot.press("1")
-        await pilot.pause()
+        # More characters would make it a pasted text.
+        await Desk(running, pilot).sees("paste it here")
         picture(running)

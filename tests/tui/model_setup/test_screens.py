@@ -597,7 +597,7 @@ async def test_a_fault_in_a_check_or_while_saving_is_told_and_it_can_be_tried_ag
                 await one.sees("kimi-tui had an internal error")
             await pilot.press("enter")
             await one.sees("accepted, 1 model")
-            await one.until(lambda: "Something went wrong" not in one.text())
+            await one.until(lambda: "kimi-tui had an internal error" not in one.text())
             with monkeypatch.context() as patched:
                 patched.setattr("kimi_tui.tui.model_setup.screens.save", faulty)
                 await pilot.press("enter")

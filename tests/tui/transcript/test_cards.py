@@ -209,6 +209,20 @@ def said(text: str, **values: Any) -> list[str]:
     return [line.text.rstrip() for line in user_message(made, WIDE)]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Add a cache", ["Add a cache    not sent"]),
+        ("Use the big set in place", ["Use the big set", "in place       not sent"]),
+        ("One word too many", ["One word too many", "               not sent"]),
+    ],
+)
+def test_the_words_not_sent_stand_beside_the_text_or_below_it(text: str, shown: list[str]) -> None:
+    made = UserBlock(key=1, text=text, unsent=True)
+    rows = [line.text.rstrip()[4:] for line in user_message(made, LayoutRoom(29))]
+    assert rows == shown
+
+
 def test_what_went_with_a_message_breaks_between_files_and_counts_the_rest() -> None:
     two = ("importer/quoting.py 124 lines", "tests/test_quoting.py lines 10–40")
     assert said("Fix", attached=two)[1:] == [f"▌   {', '.join(two)}"]

@@ -444,7 +444,7 @@ async def test_a_jump_by_command(home: Path) -> None:
         await one.until(lambda: one.screen.prompt.area.text == "Tell me of pears")
         one.screen.prompt.area.put("")
         await one.say("/jump 1:2")
-        await one.confirm("y", "The conversation is already at this checkpoint.")
+        await one.confirm("y", "The conversation stays as it is.")
         copied = "**You:** Tell me of apples\n\n**Agent:** The apple is red.\n"
         await one.until(lambda: one.app.screen is one.screen and one.app.clipboard == copied)
         await one.say("/jump 1:x")
