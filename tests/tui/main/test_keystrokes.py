@@ -532,7 +532,7 @@ async def test_words_and_enter_answer_a_question_of_the_agent(
             await one.sees("Asked.")
         assert said in str(server.requests[-1].messages[-1])
         # The question is drawn from its Markdown, in the row of the card and in the timeline.
-        await one.sees("Ask   Where?")
+        await one.sees("    Where? ")
         assert one.screen.prompt.area.text == ""
 
 
