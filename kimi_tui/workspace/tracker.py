@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ from kimi_tui.workspace.manifest import (
     ManifestEntry,
     ScanExtent,
     ancestors,
+    omitted,
     was_looked_for,
 )
 from kimi_tui.workspace.protected_names import runs_later, secrets
@@ -526,24 +528,14 @@ class Tracker:
         then = self._log.manifest_before(snapshots[0], changed)
         if len(snapshots) > 1:
             changed = {path: now for path, now in changed.items() if then[path] != now}
+        found = omitted(then, changed)
         added = removed = 0
-        lost: list[str] = []
-        ignored: list[str] = []
-        # A folder that is ignored from now on may have had files that were not.
-        above = {folder for path, entry in then.items() if entry for folder in ancestors(path)}
-        for place, (path, now) in enumerate(changed.items()):
-            before = then[path]
-            if before is None and now is not None and now.kind == "ignored" and path not in above:
-                ignored.append(path)
-            elif not all(one is None or one.is_known for one in (before, now)):
-                lost.append(path)
-            found = None
-            if place < _COUNTED_FILES:
-                found = self.texts.compared(before, now, max_rows=0)
-            if found is not None:
-                added, removed = added + found.added, removed + found.removed
-        paths = sorted(changed.keys() - {*ignored})
-        return paths, added, removed, sorted(lost), sorted(ignored)
+        for path, now in islice(changed.items(), _COUNTED_FILES):
+            compared = self.texts.compared(then[path], now, max_rows=0)
+            if compared is not None:
+                added, removed = added + compared.added, removed + compared.removed
+        paths = sorted(changed.keys() - {*found.ignored})
+        return paths, added, removed, found.lost, found.ignored
 
     def adopt(self, folder: Path, since: str, by: By) -> bool:
         """Take the snapshots of a copy of this session into the log, with their contents; return whether it has new ones now.
