@@ -172,7 +172,7 @@ class Brought:
 
 
 class Suspects(NamedTuple):
-    """Who can have changed files since the last scan, beside those who asked for the next one.
+    """Whose the changes are that a scan found, whoever asked for it.
 
     Attributes:
         paths: the files that tools can have changed; None if they are unknown, empty if no tool ran.
@@ -245,7 +245,7 @@ class Tracker:
         suspects: Callable[[], Suspects] | None = None,
     ) -> None:
         self._suspects = suspects
-        # These were found by scans that nobody made for a tool, while tools of these agents ran.
+        # By agent, the snapshots of what its running tools changed that scans for something else found.
         self._beside: dict[str, list[Snapshot]] = {}
         self._root = root
         self._folder = folder
