@@ -226,8 +226,8 @@ class Tracker:
         limits: the limits of the snapshots.
         scope: the other sessions and folders to respect.
         cancelled: called during a scan; if it returns True, the scan ends early.
-        suspects: called when a scan has ended, to tell whose the changes are that it found; None if no tools run but those whose
-            changes are asked for (`take_snapshot`).
+        suspects: called when a scan has ended, to tell whose the changes are that it found; None if all belong to the author that
+            `take_snapshot` is given.
 
     Attributes:
         refusal: a sentence for the user that says why no snapshots are taken; empty if they are.
@@ -400,7 +400,6 @@ class Tracker:
     def take_snapshot(
         self,
         by: By,
-        paths: Collection[str] | None = None,
         *,
         author: str = "",
         surely: bool = False,
@@ -412,8 +411,6 @@ class Tracker:
 
         Args:
             by: the author of the changes; "agent" for those of the tools that run or ran.
-            paths: the only paths that the author can have changed, if nobody tells of suspects; other changes are somebody else's.
-                None if they are not known.
             author: the agent that made the changes, if there are several.
             surely: look at all files, unless they are very many, even if the kernel tells what changed.
             later: only write what is new: `sync`, or the next snapshot without this, syncs it.
@@ -426,9 +423,7 @@ class Tracker:
         if by in FOREIGN:
             added = self._add_foreign(by, self._owed, later=later)
         else:
-            others: By = "other"
-            if self._suspects is not None:
-                paths, _, others = self._suspects()
+            paths, _, others = Suspects(None) if self._suspects is None else self._suspects()
             added = self._add_all(by, self._owed, paths, others, author, later=later)
         if not later:
             self._log.sync()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.followed_folder import Place
+
 from kimi_tui.soul.snapshot_displays import with_displays
 from kimi_tui.wire import events as ev
-from tests.support.followed_folder import Place
 
 
 def test_new_files_that_a_rule_ignores_do_not_count_as_lost(tmp_path: Path) -> None:
