@@ -28,7 +28,7 @@ from kimi_tui.soul.compaction import Compactor
 from kimi_tui.soul.conversation_text import conversation_text
 from kimi_tui.soul.dmail import DMailDelivery
 from kimi_tui.soul.inbox import Inbox
-from kimi_tui.soul.loop import INTERNAL, AgentLoop, StepEnd
+from kimi_tui.soul.loop import INTERNAL_ERROR, AgentLoop, StepEnd
 from kimi_tui.soul.messages import internal_kind
 from kimi_tui.soul.tasks import OrphanedTasks, run_to_completion
 from kimi_tui.soul.tool_calls import ToolRuntime
@@ -117,7 +117,7 @@ class AgentTurns(AgentLoop):
                     await connection.cancel()
                 await services.stop()
                 with contextlib.suppress(StorageTrouble):
-                    words = error.message if isinstance(error, AgentFailed) else INTERNAL
+                    words = error.message if isinstance(error, AgentFailed) else INTERNAL_ERROR
                     await reader.finish(interrupted=True, broken=one_line(words))
                 raise
             await services.stop()

@@ -289,7 +289,7 @@ class Planner:
             raise NoFutures(folder.reason, "target")
         log = folder.tracker.log
         if target.is_end and not target.world_line:
-            await folder.take(folder.others)
+            await folder.take("other")
             found = await folder.run(lambda: log.last)
         else:
             point = await self._point(target)

@@ -121,8 +121,8 @@ class ToolCall(_Stored):
 class Message(_Stored):
     """One message of the conversation, in its stored form.
 
-    `interrupted` marks an assistant message whose stream ended early; the user stopped it, or if `broken` is set, that failure
-    ended it. Neither is ever sent.
+    `interrupted` marks an assistant message whose stream ended early: the user stopped it, or the failure `broken`, a sentence, ended
+    it. Such a message is sent without its reasoning, and without these two marks.
     """
 
     role: Role

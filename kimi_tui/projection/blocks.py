@@ -304,10 +304,10 @@ class ToolBlock(Block):
     context, an estimate (`tokens_estimated`) until the next model call reports usage.
 
     For a command, `changed` are the paths of the first files that it changed, `n_changed` is the number of all of them;
-    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `n_ignored` and `ignored` are likewise the new ones that
-    a rule ignores, which are not among the others. `is_own` is true for a
-    command that the user ran. `stopped_by` says what stopped it, an `exit` of the program or a `failure` of the answer. `agent` is the state of
-    the sub-agent that the call started.
+    `n_lost` is the number of those that cannot be restored, `lost` are the paths of some of these. `n_ignored` and `ignored` are
+    likewise the new files that a rule ignores, which are not among the others. `is_own` is true for a command that the user ran.
+    `stopped_by` says what stopped the call: the `user`, an `exit` of the program, or a `failure` of the answer. `agent` is the state
+    of the sub-agent that the call started.
     """
 
     call: str = ""

@@ -71,10 +71,6 @@ def fitted(tokens: int, estimate: int, figure: int, base: int = 0) -> int:
 class CheckpointTokens:
     """The tokens in the window before each checkpoint of a session, on any line, and after D-Mails and compactions, by uid."""
 
-    def held(self) -> Iterable[TokenFigure]:
-        """Return the figures, of which a long session has thousands."""
-        return self._known.values()
-
     def __init__(self) -> None:
         self._known: dict[str, TokenFigure] = {}
         self._ends: dict[str, TokenFigure] = {}
@@ -93,6 +89,10 @@ class CheckpointTokens:
         self._used = 0
         # A record does not contain the estimates before its first turn.
         self._estimated = True
+
+    def held(self) -> Iterable[TokenFigure]:
+        """Return the figures, of which a long session has thousands."""
+        return self._known.values()
 
     def get(self, uid: str) -> TokenFigure | None:
         """Return the tokens before a checkpoint; None if no event reported them."""

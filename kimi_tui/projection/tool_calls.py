@@ -127,9 +127,7 @@ def ignored_words(block: ToolBlock) -> str:
     if not block.n_ignored:
         return ""
     named = some_of(block.ignored, NAMED_LOST, block.n_ignored)
-    if block.n_ignored == 1:
-        return f"New and ignored, so a rewind does not delete it: {named}"
-    return f"New and ignored, so a rewind does not delete them: {named}"
+    return f"A rewind does not delete new ignored files: {named}"
 
 
 NAMED = 8

@@ -100,7 +100,7 @@ WAYS_ON: dict[FailureKind, str] = {
     "steps": "",
     "budget": "",
 }
-_CONTINUE = "What came of the answer is kept. Press Enter to continue it."
+_CONTINUE = "The part that arrived is kept. Press Enter to continue the answer."
 _MESSAGES = (UserBlock, ThoughtBlock, AgentBlock, ToolBlock, DMailBlock, CompactionBlock)
 
 B = TypeVar("B", bound=Block)

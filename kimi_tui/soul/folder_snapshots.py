@@ -135,8 +135,8 @@ class FolderSnapshots:
         self.trouble = ""
         self.under_way: list[ChangingTool] = []
         self._n_begun = 0
-        # These are the running tools, and ended ones that no scan has covered yet. Of them, the first have not written their files
-        # yet, and the second have done all that they do. Hold the lock `_ending` to change these.
+        # `_unseen` are the running tools, and ended ones that no scan has covered yet. Of these `_unwritten` have not written their
+        # files yet, and `_ended` change nothing any more. Hold the lock `_ending` to change the three.
         self._unseen: list[ChangingTool] = []
         self._unwritten: set[ChangingTool] = set()
         self._ended: set[ChangingTool] = set()
@@ -392,11 +392,11 @@ class FolderSnapshots:
         return ended
 
     def may_write(self, change: ChangingTool) -> bool:
-        """Return whether a tool has nothing written yet, and is to do so with `write`."""
+        """Return whether a tool has written nothing yet, and is to do so with `write`."""
         return change in self._unwritten
 
     def _suspects(self) -> Suspects:
-        """Return who can have changed files since the last scan, beside others than agents. Called in the thread of the tracker."""
+        """Return whose the changes since the last scan can be. Called in the thread of the tracker."""
         with self._ending:
             tools = [one for one in self._unseen if one not in self._unwritten]
         # Of tools of several agents one has to be taken, and one that can change any file is likelier.
@@ -409,7 +409,7 @@ class FolderSnapshots:
         return "job" if any(self._n_jobs.values()) else "other"
 
     async def take(self, by: By, agent: str = "", *, later: bool = False) -> Figures:
-        """Scan; return what tools of the agent changed since the last such scan, with figures.
+        """Scan; return what tools of the agent changed since the last scan by "agent", with figures; nothing for another `by`.
 
         The tools that run until the scan ends are those that count, not those when it was asked for: what they can have changed
         is theirs.

@@ -132,7 +132,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         )
     is_whole, half = not is_behind and _fits(stored, session), None
     unrecorded: list[EventRecord] = []
-    behind = [] if is_whole else _with_rest_of_step(stored, session)
+    pieces = [] if is_whole else _with_rest_of_step(stored, session)
     if end:
         missing = [] if is_behind else _missing_end(stored, session, is_whole=is_whole)
         is_whole = is_whole or bool(missing)
@@ -147,7 +147,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
                 unrecorded.append(record._replace(seq=last))
         stored += unrecorded
     if is_whole and incomplete:
-        behind = stored
+        pieces = stored
     elif is_whole:
         shown = without_deleted(stored, session)
         return History(
@@ -162,7 +162,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
                 stored, [*told], tuple(remarks), beside=beside, is_recorded=True, newest=last
             )
         is_behind = not is_told
-    shown = _rebuilt(session, behind, incomplete)
+    shown = _rebuilt(session, pieces, incomplete)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
     if shown is None:
@@ -406,6 +406,7 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
     point = points[place]
     end = points[place + 1].offset if place + 1 < len(points) else index.size
     (segment,) = segments(line, place, place + 1)
+    # What is left of the iterator came before the checkpoint.
     turn = next((one.event for one in backwards if isinstance(one.event, TurnBegin)), None)
     said = turn.text if begun.kind == "user" and turn is not None else ""
     told = _told(begun.kind, segment.messages, said)

@@ -90,7 +90,7 @@ from kimi_tui.wire.events import (
 )
 
 _COMMAND_CHARS = 200
-INTERNAL = "An internal error in kimi-tui ended the answer."
+INTERNAL_ERROR = "An internal error in kimi-tui ended the answer."
 """Why an answer broke off that no failure of the model ended."""
 _SYNCED_WITHIN_S = 0.05
 """The seconds within which results of steps that changed no file are synced, together."""
@@ -1042,7 +1042,7 @@ class AgentLoop:
         if isinstance(failure, asyncio.CancelledError):
             await self._keep_partial(answer, point)
             return
-        words = failure.message if isinstance(failure, LLMError | SoulError) else INTERNAL
+        words = failure.message if isinstance(failure, LLMError | SoulError) else INTERNAL_ERROR
         if await self._keep_partial(answer, point, one_line(words)):
             self._conversation.wire.publish(AnswerBroken(one_line(words)))
 

@@ -151,7 +151,7 @@ class PastSearch:
             line = await in_daemon_thread(self._session.world_line, options.world_line)
             points = [*line.checkpoints]
             good, bad = point_of(points, options.good), point_of(points, options.bad)
-            await files.folder.take(files.folder.others)
+            await files.folder.take("other")
             past = await asyncio.to_thread(
                 Past, self._session.dir / FILES_NAME, self._session.work_dir
             )

@@ -828,7 +828,11 @@ class _HistoryBuilder:
         if isinstance(event, ev.TurnBegin) and self._in_turn:
             # The time without events belongs to the user.
             self._records.append(self._record(self._end_of_turn))
-        if isinstance(event, StepBegin) and self._in_turn and (self._cut or self._broken):
+        if (
+            isinstance(event, StepBegin)
+            and self._in_turn
+            and (self._cut or self._broken is not None)
+        ):
             # The user had the turn continue that was killed, or whose answer broke off.
             self._records.append(self._record(self._end_of_turn))
             self._records.append(self._record(TurnBegin("", resumed=True)))

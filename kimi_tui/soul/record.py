@@ -553,7 +553,7 @@ class HalfAnswer(NamedTuple):
 
     @property
     def n_chars(self) -> int:
-        """How much it is."""
+        """The number of characters of both."""
         return len(self.thought) + len(self.text)
 
 

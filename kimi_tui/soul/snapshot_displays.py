@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
-from kimi_tui.projection.tool_calls import target
+from kimi_tui.projection.tool_calls import NAMED_LOST, target
 from kimi_tui.tool_cards import DiffBlock, card_of
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import Event
 from kimi_tui.workspace.diff import StoredTexts
-from kimi_tui.workspace.manifest import ManifestEntry
+from kimi_tui.workspace.manifest import ManifestEntry, omitted
 from kimi_tui.workspace.snapshots import SnapshotLog
 from kimi_tui.workspace.store import BlobDamaged
 from kimi_tui.workspace.tracker import stored_snapshots
 
 _MOST_ROWS = 400
-_NAMED_LOST = 3
-Change = tuple[ManifestEntry | None, ManifestEntry | None]
+_COUNTED_FILES = 100
+"""The largest number of files of a step in which lines are counted, beside those whose cards have a difference."""
+_States = tuple[ManifestEntry | None, ManifestEntry | None]
 """The states of a file before a step and after it."""
 
 
@@ -42,7 +44,7 @@ def with_displays(folder: Path, work_dir: str, events: Sequence[Event]) -> list[
         end = points[n + 1] if n + 1 < len(points) else len(events)
         step, here = events[begin:end], events[begin]
         assert isinstance(here, ev.CheckpointCreated)
-        changes: Mapping[str, Change] = {}
+        changes: Mapping[str, _States] = {}
         if n + 1 < len(points):
             after = events[end]
             assert isinstance(after, ev.CheckpointCreated)
@@ -51,24 +53,24 @@ def with_displays(folder: Path, work_dir: str, events: Sequence[Event]) -> list[
     return found
 
 
-def _changes(log: SnapshotLog, uid: str, following: str) -> dict[str, Change]:
+def _changes(log: SnapshotLog, uid: str, following: str) -> dict[str, _States]:
     """Return the changes of the agent between two checkpoints, by path; empty if they are not known."""
     begin, end = log.marked_at(uid), log.marked_at(following)
     if begin < 0:
         return {}
-    found: dict[str, Change] = {}
+    found: dict[str, _States] = {}
     for snapshot in log.snapshots[begin + 1 : end + 1]:
         if snapshot.by == "agent":
             before = log.manifest_before(snapshot, snapshot.changed)
             for path, now in snapshot.changed.items():
                 found[path] = found[path][0] if path in found else before[path], now
-    return found
+    return {path: states for path, states in found.items() if states[0] != states[1]}
 
 
 def _step_with(
     step: Sequence[Event],
     uid: str,
-    changes: Mapping[str, Change],
+    changes: Mapping[str, _States],
     texts: StoredTexts,
     work_dir: str,
 ) -> list[Event]:
@@ -92,14 +94,14 @@ def _step_with(
                     paths[key] = target(card, arguments[key], work_dir)
             case _:
                 pass
+    then = {path: before for path, (before, _) in changes.items()}
+    left_out = omitted(then, {path: after for path, (_, after) in changes.items()})
+    called = list(paths.values())
+    shown = {path for path in called if path in changes and called.count(path) == 1}
     diffs: dict[str, DiffBlock] = {}
-    lost = sorted(
-        path
-        for path, states in changes.items()
-        if not all(one is None or one.is_known for one in states)
-    )
     added = removed = 0
-    for path, (before, after) in changes.items():
+    for path in shown | {*islice(changes, _COUNTED_FILES)}:
+        before, after = changes[path]
         diff = None
         with contextlib.suppress(BlobDamaged, OSError):
             diff = texts.compared(before, after, _MOST_ROWS)
@@ -107,25 +109,26 @@ def _step_with(
             added, removed = added + diff.added, removed + diff.removed
             diffs[path] = DiffBlock(path, diff.added, diff.removed, diff.rows, before is None)
     found: list[Event] = []
-    called = list(paths.values())
-    own = {path for path in called if path in diffs and called.count(path) == 1}
+    own = shown & diffs.keys()
     # A card with a difference says itself what was changed.
-    others = [path for path in sorted(changes) if not (commands and path in own)]
+    others = sorted(changes.keys() - {*left_out.ignored} - (own if commands else set[str]()))
     for event in step:
         path = paths.get(event.key, "") if isinstance(event, ev.ToolResult) else ""
         if isinstance(event, ev.ToolResult) and path in own and not event.display:
             found.append(replace(event, display=(diffs[path],)))
         else:
             found.append(event)
-        if isinstance(event, ev.ToolResult) and event.key == last and others:
+        if isinstance(event, ev.ToolResult) and event.key == last and (others or left_out.ignored):
             changed = ev.FilesChanged(
                 uid,
                 tuple(others),
                 added,
                 removed,
-                len(lost),
+                len(left_out.lost),
                 commands or last,
-                tuple(lost[:_NAMED_LOST]),
+                tuple(left_out.lost[:NAMED_LOST]),
+                len(left_out.ignored),
+                tuple(left_out.ignored[:NAMED_LOST]),
             )
             found.append(changed)
     return found

@@ -295,7 +295,9 @@ def _check_still_unchanged(
     Args:
         temporary: the new file, which is deleted after an error.
         stamp: the `settled_stamp` of the old one before it was read.
-        folder, target, expected: as for `_check_unchanged`.
+        folder: the open folder of the file.
+        target: its path.
+        expected: the content that it had; None if it did not exist.
 
     Raises:
         ToolProblem: the file is not as expected any more.

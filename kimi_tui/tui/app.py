@@ -859,10 +859,12 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         if any(one is not None and one.is_holding for one in holders):
             Callbacks(self.report).call_later(HELD_S, self._end_behind_keys)
             return
+        # A widget tells those above it of a key, and one of these may answer with a message to one below: hence the second pass.
         pumps = list((self.focused or self.screen).ancestors_with_self)
         self._pass_up(pumps * 2, 0)
 
     def _pass_up(self, pumps: Sequence[MessagePump], at: int) -> None:
+        """Exit when each of these from a place on, one after the other, has handled the messages that it has by then."""
         while at < len(pumps):
             if pumps[at].call_later(self._pass_up, pumps, at + 1):
                 return

@@ -459,6 +459,15 @@ class AskingScreen(AnswersOnce[ScreenResultType]):
         self.seen.ask(is_expected=self.IS_EXPECTED)
 
 
+class OneKeyScreen(AskingScreen[ScreenResultType]):
+    """A screen that one key answers, so that several characters at once are prose."""
+
+    def takes_typed(self, text: str) -> bool:
+        """Return whether characters that came at once are a pasted text: they always are here."""
+        del text
+        return True
+
+
 # --- keys after one that opens something, and on screens of fields and lists
 
 

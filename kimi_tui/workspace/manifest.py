@@ -81,6 +81,37 @@ def ancestors(path: str) -> Iterator[str]:
         yield path
 
 
+class Omitted(NamedTuple):
+    """The changed paths of which contents were omitted, sorted: those that cannot be restored to their former state, and the new ones
+    that a rule ignores, of which nothing is lost.
+    """
+
+    lost: list[str]
+    ignored: list[str]
+
+
+def omitted(
+    before: Mapping[str, ManifestEntry | None], now: Mapping[str, ManifestEntry | None]
+) -> Omitted:
+    """Return which of some changed paths were omitted.
+
+    Args:
+        before: the former states of all these paths, None for one that was not there.
+        now: their new states.
+    """
+    # A folder that is ignored from now on may have had files that were not.
+    above = {folder for path, entry in before.items() if entry for folder in ancestors(path)}
+    lost: list[str] = []
+    ignored: list[str] = []
+    for path, entry in now.items():
+        was = before[path]
+        if was is None and entry is not None and entry.kind == "ignored" and path not in above:
+            ignored.append(path)
+        elif not all(one is None or one.is_known for one in (was, entry)):
+            lost.append(path)
+    return Omitted(sorted(lost), sorted(ignored))
+
+
 def was_looked_for(manifest: Manifest, path: str) -> bool:
     """Return whether the scan of `manifest` would have found `path` if it had existed.
 

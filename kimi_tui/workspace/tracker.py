@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ from kimi_tui.workspace.manifest import (
     ManifestEntry,
     ScanExtent,
     ancestors,
+    omitted,
     was_looked_for,
 )
 from kimi_tui.workspace.protected_names import runs_later, secrets
@@ -170,7 +172,7 @@ class Brought:
 
 
 class Suspects(NamedTuple):
-    """Who can have changed files since the last scan, beside those who asked for the next one.
+    """Whose the changes are that a scan found, whoever asked for it.
 
     Attributes:
         paths: the files that tools can have changed; None if they are unknown, empty if no tool ran.
@@ -224,8 +226,8 @@ class Tracker:
         limits: the limits of the snapshots.
         scope: the other sessions and folders to respect.
         cancelled: called during a scan; if it returns True, the scan ends early.
-        suspects: called when a scan has ended, to tell whose the changes are that it found; None if no tools run but those whose
-            changes are asked for (`take_snapshot`).
+        suspects: called when a scan has ended, to tell whose the changes are that it found; None if all belong to the author that
+            `take_snapshot` is given.
 
     Attributes:
         refusal: a sentence for the user that says why no snapshots are taken; empty if they are.
@@ -243,7 +245,7 @@ class Tracker:
         suspects: Callable[[], Suspects] | None = None,
     ) -> None:
         self._suspects = suspects
-        # These were found by scans that nobody made for a tool, while tools of these agents ran.
+        # By agent, the snapshots of what its running tools changed that scans for something else found.
         self._beside: dict[str, list[Snapshot]] = {}
         self._root = root
         self._folder = folder
@@ -398,7 +400,6 @@ class Tracker:
     def take_snapshot(
         self,
         by: By,
-        paths: Collection[str] | None = None,
         *,
         author: str = "",
         surely: bool = False,
@@ -410,8 +411,6 @@ class Tracker:
 
         Args:
             by: the author of the changes; "agent" for those of the tools that run or ran.
-            paths: the only paths that the author can have changed, if nobody tells of suspects; other changes are somebody else's.
-                None if they are not known.
             author: the agent that made the changes, if there are several.
             surely: look at all files, unless they are very many, even if the kernel tells what changed.
             later: only write what is new: `sync`, or the next snapshot without this, syncs it.
@@ -424,9 +423,7 @@ class Tracker:
         if by in FOREIGN:
             added = self._add_foreign(by, self._owed, later=later)
         else:
-            others: By = "other"
-            if self._suspects is not None:
-                paths, _, others = self._suspects()
+            paths, _, others = Suspects(None) if self._suspects is None else self._suspects()
             added = self._add_all(by, self._owed, paths, others, author, later=later)
         if not later:
             self._log.sync()
@@ -526,24 +523,14 @@ class Tracker:
         then = self._log.manifest_before(snapshots[0], changed)
         if len(snapshots) > 1:
             changed = {path: now for path, now in changed.items() if then[path] != now}
+        found = omitted(then, changed)
         added = removed = 0
-        lost: list[str] = []
-        ignored: list[str] = []
-        # A folder that is ignored from now on may have had files that were not.
-        above = {folder for path, entry in then.items() if entry for folder in ancestors(path)}
-        for place, (path, now) in enumerate(changed.items()):
-            before = then[path]
-            if before is None and now is not None and now.kind == "ignored" and path not in above:
-                ignored.append(path)
-            elif not all(one is None or one.is_known for one in (before, now)):
-                lost.append(path)
-            found = None
-            if place < _COUNTED_FILES:
-                found = self.texts.compared(before, now, max_rows=0)
-            if found is not None:
-                added, removed = added + found.added, removed + found.removed
-        paths = sorted(changed.keys() - {*ignored})
-        return paths, added, removed, sorted(lost), sorted(ignored)
+        for path, now in islice(changed.items(), _COUNTED_FILES):
+            compared = self.texts.compared(then[path], now, max_rows=0)
+            if compared is not None:
+                added, removed = added + compared.added, removed + compared.removed
+        paths = sorted(changed.keys() - {*found.ignored})
+        return paths, added, removed, found.lost, found.ignored
 
     def adopt(self, folder: Path, since: str, by: By) -> bool:
         """Take the snapshots of a copy of this session into the log, with their contents; return whether it has new ones now.

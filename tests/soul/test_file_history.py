@@ -147,7 +147,7 @@ async def test_a_new_cache_is_no_loss_and_an_ignored_file_that_goes_is_one(tmp_p
         await on.soul.run("make a cache")
         made = card(on)
         assert changed_words(made) == ""
-        assert ignored_words(made) == "New and ignored, so a rewind does not delete it: __pycache__"
+        assert ignored_words(made) == "A rewind does not delete new ignored files: __pycache__"
         on.server.script(shell("rm -r __pycache__; echo 2 > x.log; echo 2 > out.txt"), say("done"))
         await on.soul.run("remove it")
         made = card(on)

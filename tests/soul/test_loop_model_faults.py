@@ -194,7 +194,9 @@ async def test_what_came_of_an_answer_that_breaks_off_is_kept(tmp_path: Path, na
         assert marks == ["The answer broke off here"]
         error = model.blocks[-1]
         assert isinstance(error, ErrorBlock)
-        assert error.advice.endswith("What came of the answer is kept. Press Enter to continue it.")
+        assert error.advice.endswith(
+            "The part that arrived is kept. Press Enter to continue the answer."
+        )
         assert [one.state for one in model.blocks if isinstance(one, ToolBlock)] in (
             [],
             ["stopped"],

@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from support.followed_folder import CoarseClock, Place, PowerCut, power_cut
 
 from kimi_tui.workspace.restore import RestorePlan
+from kimi_tui.workspace.tracker import Suspects
 
 Files = dict[str, str]
 
@@ -169,7 +171,9 @@ class _Story:
         n = self.n_snapshots
         self.others([one for one in meanwhile if one[0] != path])
         self.place.other(edit)
-        self.place.tracker.take_snapshot("agent", [path])
+        told = Suspects(frozenset({path}))
+        with mock.patch.object(self.place.tracker, "_suspects", return_value=told):
+            self.place.tracker.take_snapshot("agent")
         self.check_divergence(n)
         self.seen("agent")
 

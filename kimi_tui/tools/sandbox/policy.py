@@ -488,6 +488,7 @@ def _secrets_outside(
     environ: Mapping[str, str],
 ) -> tuple[tuple[str, tuple[list[str], str]], ...]:
     """Return these places, each with the links to it and its real path (`links_to`)."""
+    # This notes the way to the home folder, in which a link may lead elsewhere later.
     links_to(app_paths.home_of(environ) or "/")
     for place in protected_names.secret_places(environ):
         note_path(place)
@@ -1403,6 +1404,7 @@ def named_by_settings(
     n_named = 0
     waiting = [os.path.join(git, "config"), os.path.join(git, "config.worktree")]
     home = app_paths.home_of(environ)
+    # This notes the way to it, in which a link may lead elsewhere later.
     links_to(home or "/")
     for links, end in map(links_to, git_settings(environ)):
         waiting.append(end)

@@ -15,14 +15,14 @@ from kimi_tui.tui.formatting import session_words
 from kimi_tui.tui.frame import hint_row
 from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.glyphs import ASCII, glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, OneKeyScreen
 from kimi_tui.tui.row_list import plain
 from kimi_tui.tui.screens import app_of, sheets
 
 HINTS = (("f", "continue in a copy of the session (a fork)"), ("Esc", "quit"))
 
 
-class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
+class OpenElsewhereScreen(ModalScreen[bool | None], OneKeyScreen[bool | None]):
     """Asks whether to fork a session that is open in another program. Its result is True for yes, None for no.
 
     The caller closes it with None if the session is closed in the other program.
@@ -71,11 +71,6 @@ class OpenElsewhereScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         answer = self._fork if event.key in ("f", "F") else None
         if not await self.seen.answer_with(event, answer) and answer is not None:
             self._show_keys(f"{TOO_EARLY.capitalize()}.")
-
-    def takes_typed(self, text: str) -> bool:
-        """Return whether characters that came at once are no keys: one key answers, and more are prose."""
-        del text
-        return True
 
     def _fork(self) -> None:
         self.dismiss(True)

@@ -21,7 +21,7 @@ from kimi_tui.tui.frame import hint_row
 from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.frame_rows import SHORT_BELOW
 from kimi_tui.tui.glyphs import ASCII, Glyphs, glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, OneKeyScreen
 from kimi_tui.tui.notices import ShownNotice
 from kimi_tui.tui.row_list import PaintedRows, Words, plain
 from kimi_tui.tui.rows import BLANK, RIGHT, Line, Span
@@ -193,7 +193,7 @@ class SummaryFrame(Vertical):
     """The box in which a summary is shown."""
 
 
-class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
+class SummaryScreen(ModalScreen[str | None], OneKeyScreen[str | None]):
     """Shows the summary of a compaction. Its result is `edit`, `undo` or `rewind`, or None if it was closed."""
 
     HELP_TITLE = "D-Mails and summaries"
@@ -249,11 +249,6 @@ class SummaryScreen(ModalScreen[str | None], AskingScreen[str | None]):
         event.prevent_default()
         if not await self.seen.answer_with(event, partial(self._answered, answer)):
             self.query_one(SummaryFrame).border_subtitle = frame_label(self, TOO_EARLY)
-
-    def takes_typed(self, text: str) -> bool:
-        """Return whether characters that came at once are no keys: one key answers, and more are prose."""
-        del text
-        return True
 
     def _answered(self, answer: str) -> None:
         self.dismiss(answer)

@@ -19,7 +19,7 @@ from textual.screen import ModalScreen
 from kimi_tui.foreign_text import visible
 from kimi_tui.tui.frame_label import frame_label
 from kimi_tui.tui.glyphs import glyphs_of
-from kimi_tui.tui.keyboard import TOO_EARLY, AskingScreen
+from kimi_tui.tui.keyboard import TOO_EARLY, OneKeyScreen
 from kimi_tui.tui.prompt.command import Command
 from kimi_tui.tui.row_list import Words, plain
 from kimi_tui.tui.rows import BLANK
@@ -88,7 +88,7 @@ async def run(one: CustomCommand, main: MainParts, argument: str) -> None:
     main.conversation.say(one.with_arguments(argument))
 
 
-class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
+class CustomCommandScreen(ModalScreen[bool | None], OneKeyScreen[bool | None]):
     """Asks whether a custom command of the work folder may be sent, or its hooks may run. Its result is True for yes, None for no.
 
     Args:
@@ -143,11 +143,6 @@ class CustomCommandScreen(ModalScreen[bool | None], AskingScreen[bool | None]):
         frame.border_title = frame_label(self, self._title)
         frame.border_subtitle = frame_label(self, f"{self._yes}   Esc cancel")
         yield frame
-
-    def takes_typed(self, text: str) -> bool:
-        """Return whether characters that came at once are no keys: one key answers, and more are prose."""
-        del text
-        return True
 
     def _refuse(self) -> None:
         self.dismiss(None)
