@@ -457,6 +457,9 @@ class FolderSnapshots:
 
         Returns:
             whether anything may have been written. The errors of `work` are raised.
+
+        Raises:
+            ToolProblem: the last scan could not read a file, whose contents would be lost; or see `work`.
         """
         paths = change.paths or frozenset()
         written: Future[bool] = Future()
@@ -469,6 +472,8 @@ class FolderSnapshots:
                     self.tracker.suspect(paths)
                     written.set_result(False)
                     return Figures()
+                if not if_seen:
+                    self._check_read(paths)
                 with self._ending:
                     self._unwritten.discard(change)
                 work()
@@ -489,6 +494,19 @@ class FolderSnapshots:
         with self._ending:
             self._begun[change] = self._pool.submit(write_and_look)
         return await asyncio.wrap_future(written)
+
+    def _check_read(self, paths: frozenset[str]) -> None:
+        """Check that a scan just now could read the files that differed from the snapshot before it.
+
+        Raises:
+            ToolProblem: it could not, though the writer may be able to by now.
+        """
+        if unread := self.tracker.unread(paths):
+            self.tracker.suspect(unread)
+            raise ToolProblem(
+                f"{unread[0]} could not be read, so no snapshot has its contents. Nothing was written: try again.",
+                brief="cannot be read",
+            )
 
     def _is_as_seen(self, paths: frozenset[str]) -> bool:
         with contextlib.suppress(OSError):

@@ -47,9 +47,8 @@ from kimi_tui.tools.paths import (
     read_approval_on_error,
 )
 from kimi_tui.tools.sandbox.remembered import OutsideLook
-from kimi_tui.workspace.file_table import Stamp
 from kimi_tui.workspace.manifest import Limits
-from kimi_tui.workspace.scan import settled_stamp, stamp_of
+from kimi_tui.workspace.scan import is_settled, stamp_from, stamp_of
 
 Compute = Callable[[ResolvedPath, Content | None], str]
 """Computes the whole new text from the content on disk (None: no file); raises `ToolProblem`. It runs in a thread."""
@@ -222,7 +221,7 @@ def replace_file(
     # A created folder has its own name in another one.
     made = [] if expected is not None else _missing(parent)
     with parent_of(target, create=True) as folder:
-        stamp = settled_stamp(name, folder)
+        looked_ns = time.time_ns()
         old = _check_unchanged(folder, target, expected)
         temporary = new_temporary_name(name)
         try:
@@ -235,7 +234,8 @@ def replace_file(
                 owner=None if old is None else (old.st_uid, old.st_gid),
                 replaces="" if old is None else name,
             )
-            _check_still_unchanged(temporary, stamp, folder, target, expected)
+            if old is not None:
+                _check_still_unchanged(temporary, old, looked_ns, folder, target, expected)
             publish(temporary, name, folder, replace=expected is not None)
         except FileExistsError as error:
             raise _changed(target) from error
@@ -284,7 +284,8 @@ def _check_unchanged(
 
 def _check_still_unchanged(
     temporary: str,
-    stamp: Stamp | None,
+    old: os.stat_result,
+    looked_ns: int,
     folder: int,
     target: ResolvedPath,
     expected: Content | None,
@@ -294,7 +295,8 @@ def _check_still_unchanged(
 
     Args:
         temporary: the new file, which is deleted after an error.
-        stamp: the `settled_stamp` of the old one before it was read.
+        old: the state of the old one before it was read.
+        looked_ns: the time before that, in nanoseconds since the epoch.
         folder: the open folder of the file.
         target: its path.
         expected: the content that it had; None if it did not exist.
@@ -302,7 +304,8 @@ def _check_still_unchanged(
     Raises:
         ToolProblem: the file is not as expected any more.
     """
-    if expected is None or (stamp is not None and stamp_of(target.real.name, folder) == stamp):
+    stamp = stamp_from(old)
+    if is_settled(stamp, looked_ns) and stamp_of(target.real.name, folder) == stamp:
         return
     try:
         _check_unchanged(folder, target, expected)

@@ -240,9 +240,17 @@ def settled_stamp(name: str, folder: int) -> Stamp | None:
     """Return the stamp of a name in an open folder if every later change gives it another one; None if that is not certain."""
     now_ns = time.time_ns()
     stamp = stamp_of(name, folder)
-    if stamp is None or max(stamp.mtime_ns, stamp.ctime_ns) + SETTLED_NS > now_ns:
-        return None
-    return stamp
+    return stamp if stamp is not None and is_settled(stamp, now_ns) else None
+
+
+def is_settled(stamp: Stamp, now_ns: int) -> bool:
+    """Return whether every change of a file after a stamp of it was taken gives it another one.
+
+    Args:
+        stamp: the stamp.
+        now_ns: the time before it was taken, in nanoseconds since the epoch.
+    """
+    return max(stamp.mtime_ns, stamp.ctime_ns) + SETTLED_NS <= now_ns
 
 
 def _links(status: os.stat_result) -> Links:

@@ -496,6 +496,18 @@ class Tracker:
             restore.current(str(self._root / path)) == as_file(latest.get(path)) for path in paths
         )
 
+    def unread(self, paths: Iterable[str]) -> list[str]:
+        """Return those of these files that the newest snapshot lacks because they, or a folder above, could not be read."""
+        latest = self._log.latest
+        return [
+            path
+            for path in paths
+            if any(
+                (entry := latest.get(one)) is not None and entry.kind == "unreadable"
+                for one in (path, *ancestors(path))
+            )
+        ]
+
     def suspect(self, paths: Iterable[str]) -> None:
         """Have the next scan read these files, even if nothing tells of a change."""
         if self._scanner is not None:

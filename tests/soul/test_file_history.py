@@ -33,6 +33,7 @@ from kimi_tui.soul.operations import NotForked
 from kimi_tui.soul.rewind_values import END, FileOutcome, FilesChoice, Target
 from kimi_tui.tools.outcome import ToolProblem
 from kimi_tui.wire import events as ev
+from kimi_tui.workspace import scan as scan_module
 from kimi_tui.workspace import tracker as tracker_module
 from kimi_tui.workspace.manifest import Limits
 from kimi_tui.workspace.snapshots import SnapshotLog
@@ -276,6 +277,35 @@ async def test_what_the_person_changed_while_a_file_tool_ran_is_theirs(
         assert [event.paths for event in on.ear.of(ev.FilesChanged)] == [("a",)]
         await on.soul.travel.rewind(Target(0), "restore")
         assert files(on) == {"theirs": "by hand\n"}
+
+
+async def test_nothing_is_written_over_what_the_scan_before_could_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, n_refused = scan_module.read_whole, 0
+
+    def failing(handle: int, size_bytes: int) -> bytes:
+        nonlocal n_refused
+        if n_refused == 0 and size_bytes == len("by hand\n"):
+            n_refused += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(handle, size_bytes)
+
+    async with stage(tmp_path) as on:
+        (on.work / "a").write_text("1\n")
+        await on.soul.files_ready()
+        (on.work / "a").write_text("by hand\n")
+        monkeypatch.setattr(scan_module, "read_whole", failing)
+        on.server.script(write("a", "of the agent\n"), write("a", "again\n"), say("done"))
+        await on.soul.run("go")
+        first, second = on.ear.of(ev.ToolResult)
+        assert n_refused == 1
+        assert (first.is_error, second.is_error) == (True, False)
+        assert first.message == (
+            "a could not be read, so no snapshot has its contents. Nothing was written: try again."
+        )
+        await on.soul.travel.rewind(Target(0), "restore")
+        assert files(on) == {"a": "by hand\n"}
 
 
 async def test_what_changed_since_the_preview_is_left_alone(tmp_path: Path) -> None:
