@@ -24,7 +24,7 @@ from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
-from kimi_tui.soul.messages import internal_kind, is_user_words, segments
+from kimi_tui.soul.messages import internal_kind, is_user_words, label_of, segments
 from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history, with_futures_told
 from kimi_tui.soul.record import (
     closing_events,
@@ -396,7 +396,7 @@ def _possible_ends(
     for place in reversed(starts):
         # A turn and a step are published just before their checkpoint, and only once. What a compaction kept is told before its end.
         if begun == _begun(rebuilt, place) and is_inside == _is_in_compaction(rebuilt, place):
-            yield rebuilt[place:]
+            yield _as_begun(stored, rebuilt, place)
     # The line left by an undo or a jump may be the beginning of the line that is live now; no file tells of that.
     changes = [entry for entry in context.journal.entries if entry.changes_line]
     if not changes or (newest := changes[-1]).op not in SWITCHES:
@@ -409,6 +409,45 @@ def _possible_ends(
             left = newest.n if newest.stored else 0
             changed = ev.LineChanged(newest.op, left, n, goes)
             yield [EventRecord(0, ev.iso_seconds(newest.at), changed)]
+
+
+def _as_begun(
+    stored: Sequence[EventRecord], rebuilt: Sequence[EventRecord], place: int
+) -> Sequence[EventRecord]:
+    """Return the rebuilt records from a place on, with which the turn goes on whose beginning the record has.
+
+    Its message may follow others that had waited; in what is rebuilt the first of them begins the turn.
+    """
+    end = list(rebuilt[place:])
+    told, made = _turn_begun(stored, len(stored)), _turn_begun(rebuilt, place)
+    created = end[0].event if end else None
+    if told is None or made is None or told.text == made.text:
+        return end
+    if not isinstance(created, CheckpointCreated):
+        return end
+    for n, record in enumerate(end[1:], 1):
+        match record.event:
+            case CheckpointCreated():
+                break
+            case ev.SteerTaken(text=told.text):
+                del end[n]
+                taken = ev.SteerTaken("", made.text, images=made.images)
+                end.insert(1, end[0]._replace(event=taken))
+                created = replace(created, label=label_of(told.text))
+                end[0] = end[0]._replace(event=created)
+                break
+            case _:
+                pass
+    return end
+
+
+def _turn_begun(records: Sequence[EventRecord], end: int) -> TurnBegin | None:
+    """Return the beginning of a turn that is told of directly before a place, and has no checkpoint yet; None for none."""
+    while end and isinstance(event := records[end - 1].event, _BEFORE_CHECKPOINT):
+        if isinstance(event, TurnBegin):
+            return event
+        end -= 1
+    return None
 
 
 def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event]:

@@ -175,6 +175,22 @@ async def test_an_attempt_that_was_replaced_is_not_told_as_the_answer(tmp_path: 
     await on.soul.aclose()
 
 
+@pytest.mark.parametrize("n_waiting", [1, 2])
+async def test_a_turn_that_had_just_begun_behind_waiting_messages_has_each_once(
+    tmp_path: Path, n_waiting: int
+) -> None:
+    on = await opened(tmp_path)
+    for _ in range(n_waiting):
+        await turn(on, Answer(steer=True, end="error"))
+    await turn(on)
+    lines = (await flushed(on)).splitlines(keepends=True)
+    begun = max(n for n, line in enumerate(lines) if b'"TurnBegin"' in line)
+    assert any(b'"SteerInput"' in line for line in lines[begun:])
+    await killed_behind(on, b"".join(lines[: begun + 1]))
+    await is_true(on)
+    await on.soul.aclose()
+
+
 async def test_results_that_were_shown_are_known_to_the_model(tmp_path: Path) -> None:
     on = await opened(tmp_path)
     await turn(on, Answer(n_calls=3))
