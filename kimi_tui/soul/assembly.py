@@ -157,6 +157,7 @@ async def open_soul(
         if history.half is not None:
             # The user sees it, so the model has to know it, as after Esc.
             await context.append([history.half])
+        await context.append(history.results)
         # A rebuilt history has numbers of its own; the numbers of later records must still rise.
         ends = (*stored[-1:], *shown[-1:], *history.beside[-1:])
         newest = max((record.seq for record in ends), default=0)

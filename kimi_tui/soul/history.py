@@ -12,19 +12,19 @@ import heapq
 import itertools
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from kimi_tui.daemon_threads import in_daemon_thread
-from kimi_tui.llm.message import ContentPart, Message, TextPart, ThinkPart
+from kimi_tui.llm.message import ContentPart, Message, TextPart, ThinkPart, ToolCall
 from kimi_tui.projection.world_lines import CheckpointName, WorldLines
 from kimi_tui.prompts import KILLED
 from kimi_tui.session.context_index import WorldLineContent
 from kimi_tui.session.rotation import stored_world_lines
 from kimi_tui.session.schema import MessageKind
 from kimi_tui.session.session import Session
-from kimi_tui.soul.messages import internal_kind, is_user_words, segments
+from kimi_tui.soul.messages import internal_kind, is_user_words, label_of, segments
 from kimi_tui.soul.rebuilt_history import events_from_messages, rebuild_history, with_futures_told
 from kimi_tui.soul.record import (
     closing_events,
@@ -35,6 +35,9 @@ from kimi_tui.soul.record import (
     records_by_checkpoint,
 )
 from kimi_tui.soul.record_repair import repair_record
+from kimi_tui.soul.tool_results import pending_calls, tool_message
+from kimi_tui.tool_cards import DisplayBlock, ImageBlock
+from kimi_tui.tools.outcome import ToolOutcome
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.codec import encode_record
 from kimi_tui.wire.events import (
@@ -73,6 +76,8 @@ class History(NamedTuple):
         shown: the events for a new subscriber.
         remarks: sentences for the user on what could not be read.
         half: the beginning of an answer that only the record has, since the program was killed; None for none.
+        results: the first results of the newest answer's calls that only the record has: the program was killed while a later call
+            of it ran.
         beside: what happened to agents beside that of the session, of which `stored` and `shown` tell nothing.
         unrecorded: the records that the file of the record lacks, of which `stored` tells too.
         is_recorded: whether the record leads to the present state, with what futures said at the switches to them.
@@ -89,6 +94,7 @@ class History(NamedTuple):
     is_recorded: bool = False
     is_behind: bool = False
     newest: int = 0
+    results: Sequence[Message] = ()
 
     @property
     def told(self) -> list[EventRecord]:
@@ -105,6 +111,8 @@ async def take_up_history(session: Session) -> History:
     """
     repaired = await repair_record(session)
     history = await in_daemon_thread(read_history, session, end=True)
+    if pending := await asyncio.to_thread(pending_calls, session.context.world_line):
+        history = history._replace(results=_shown_results(history.shown, pending))
     if history.unrecorded:
         await asyncio.to_thread(session.record.append, *map(encode_record, history.unrecorded))
     return history._replace(remarks=(repaired, *history.remarks)) if repaired else history
@@ -248,6 +256,35 @@ def _half_answer(records: list[EventRecord], session: Session) -> Message | None
     return Message(role="assistant", content=content, interrupted=True, broken=KILLED)
 
 
+def _shown_results(shown: Sequence[EventRecord], pending: Mapping[str, ToolCall]) -> list[Message]:
+    """Return the results that are shown of calls, up to the first one that has none: results are stored in the order of their calls.
+
+    A result is published when its call has ended, and stored when all calls of the answer have.
+
+    Args:
+        shown: the history.
+        pending: calls without a result in the context, by their keys.
+    """
+    ended = {
+        one.event.key: one.event
+        for one in shown
+        if isinstance(one.event, ev.ToolResult) and one.event.key in pending
+    }
+    found: list[Message] = []
+    for key, call in pending.items():
+        event = ended.get(key)
+        # The record does not have the image itself.
+        if event is None or event.interrupted or any(map(_is_image, event.display)):
+            break
+        outcome = ToolOutcome(event.output, event.message, event.is_error)
+        found.append(tool_message(call.id, outcome))
+    return found
+
+
+def _is_image(block: DisplayBlock) -> bool:
+    return isinstance(block, ImageBlock)
+
+
 def _fits(records: list[EventRecord], session: Session) -> bool:
     try:
         return fits(records, session)
@@ -359,7 +396,7 @@ def _possible_ends(
     for place in reversed(starts):
         # A turn and a step are published just before their checkpoint, and only once. What a compaction kept is told before its end.
         if begun == _begun(rebuilt, place) and is_inside == _is_in_compaction(rebuilt, place):
-            yield rebuilt[place:]
+            yield _as_begun(stored, rebuilt, place)
     # The line left by an undo or a jump may be the beginning of the line that is live now; no file tells of that.
     changes = [entry for entry in context.journal.entries if entry.changes_line]
     if not changes or (newest := changes[-1]).op not in SWITCHES:
@@ -372,6 +409,45 @@ def _possible_ends(
             left = newest.n if newest.stored else 0
             changed = ev.LineChanged(newest.op, left, n, goes)
             yield [EventRecord(0, ev.iso_seconds(newest.at), changed)]
+
+
+def _as_begun(
+    stored: Sequence[EventRecord], rebuilt: Sequence[EventRecord], place: int
+) -> Sequence[EventRecord]:
+    """Return the rebuilt records from a place on, with which the turn goes on whose beginning the record has.
+
+    Its message may follow others that had waited; in what is rebuilt the first of them begins the turn.
+    """
+    end = list(rebuilt[place:])
+    told, made = _turn_begun(stored, len(stored)), _turn_begun(rebuilt, place)
+    created = end[0].event if end else None
+    if told is None or made is None or told.text == made.text:
+        return end
+    if not isinstance(created, CheckpointCreated):
+        return end
+    for n, record in enumerate(end[1:], 1):
+        match record.event:
+            case CheckpointCreated():
+                break
+            case ev.SteerTaken(text=told.text):
+                del end[n]
+                taken = ev.SteerTaken("", made.text, images=made.images)
+                end.insert(1, end[0]._replace(event=taken))
+                created = replace(created, label=label_of(told.text))
+                end[0] = end[0]._replace(event=created)
+                break
+            case _:
+                pass
+    return end
+
+
+def _turn_begun(records: Sequence[EventRecord], end: int) -> TurnBegin | None:
+    """Return the beginning of a turn that is told of directly before a place, and has no checkpoint yet; None for none."""
+    while end and isinstance(event := records[end - 1].event, _BEFORE_CHECKPOINT):
+        if isinstance(event, TurnBegin):
+            return event
+        end -= 1
+    return None
 
 
 def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event]:
@@ -417,15 +493,15 @@ def _rest_of_step(stored: Sequence[EventRecord], session: Session) -> list[Event
         *events_from_messages(segment.messages[: told.start], point.uid),
         *events_from_messages(segment.messages[end_told:], point.uid, end_told, said),
     ]
-    rest = list[Event]()
-    for kind in (ev.ThinkPart, ev.TextPart):
-        recorded, whole = (
-            "".join(one.text for one in events if isinstance(one, kind)) for events in (piece, made)
-        )
-        if whole.startswith(recorded) and whole != recorded:
-            rest.append(kind(whole[len(recorded) :]))
+    rest = _rest_of_texts(piece, made)
+    if rest and isinstance(rest[0], ev.StepRetry):
+        # The calls that were being written went with the attempt.
+        piece = [one for one in piece if not isinstance(one, ev.ToolCall | ev.ToolCallPart)]
     rest += _rest_of_calls(piece, made)
     rest += _rest_of_steers(stored, piece, made)
+    ends = (ev.AnswerBroken, ev.StepInterrupted)
+    if not any(isinstance(one, ends) for one in piece):
+        rest += [one for one in made if isinstance(one, ends)]
     usages = index.usages_between(point.offset, end)
     last = next((r.event for r in reversed(stored) if isinstance(r.event, ev.StatusUpdate)), None)
     is_recorded = any(isinstance(e, ev.StatusUpdate) and e.step_output is not None for e in piece)
@@ -505,6 +581,24 @@ def _place_in_lines(uid: str, session: Session) -> tuple[WorldLineContent, int] 
             if point.uid == uid:
                 return line, place
     return None
+
+
+def _rest_of_texts(piece: Sequence[Event], made: Sequence[Event]) -> list[Event]:
+    """Return what was said in a step, `made` from its messages, and is not among its recorded events.
+
+    If these tell of another attempt, of which nothing was kept, a retry comes first.
+    """
+    rest = list[Event]()
+    is_other = False
+    for kind in (ev.ThinkPart, ev.TextPart):
+        recorded, whole = (
+            "".join(one.text for one in events if isinstance(one, kind)) for events in (piece, made)
+        )
+        is_other = is_other or not whole.startswith(recorded)
+        if whole.startswith(recorded) and whole != recorded:
+            rest.append(kind(whole[len(recorded) :]))
+    said = [one for one in made if isinstance(one, ev.ThinkPart | ev.TextPart)]
+    return [ev.StepRetry(1, 1, 1, 0.0, ""), *said] if is_other and said else rest
 
 
 def _rest_of_calls(piece: Sequence[Event], made: Sequence[Event]) -> Iterator[Event]:

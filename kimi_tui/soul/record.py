@@ -472,7 +472,8 @@ def closing_events(
     asked: dict[str, str] = {}
     queued: dict[str, ev.SteerQueued] = {}
     compaction: ev.CompactionBegin | None = None
-    is_asking = is_unsent = has_failed = False
+    broken: str | None = None
+    is_asking = is_unsent = has_failed = is_stopped = False
     records = list(records)
     if not records:
         return []
@@ -502,12 +503,15 @@ def closing_events(
                 # The message becomes a part of the conversation with its checkpoint.
                 is_unsent = not resumed
             case ev.CheckpointCreated(kind=kind, was=was):
-                is_unsent = has_failed = False
+                is_unsent = has_failed = is_stopped = False
+                broken = None
                 is_asking = is_asking or (kind == "step" and not was)
             case ev.StatusUpdate(step_output=output) if output is not None:
                 is_asking = False
-            case ev.StepInterrupted(failed=True):
-                has_failed = True
+            case ev.StepInterrupted(failed=failed):
+                has_failed, is_stopped = failed, not failed
+            case ev.AnswerBroken(reason):
+                broken = reason
             case ev.StepRetry():
                 # The calls that were still being written went with the failed attempt.
                 calls = {key: call_id for key, call_id in calls.items() if key in begun}
@@ -537,8 +541,12 @@ def closing_events(
         events += [ThinkPart(half.thought)] if half.thought else []
         events += [TextPart(half.text)] if half.text else []
     if is_asking or is_unsent or has_failed or calls or compaction is not None:
-        # What a failed step had said and is not kept goes from the view with the end of its turn.
-        events.append(ev.TurnEnd("interrupted", kind="model" if has_failed else "", killed=True))
+        if broken is not None:
+            events.append(ev.TurnEnd("error", broken, kind="model"))
+        else:
+            # What a failed step had said and is not kept goes from the view with the end of its turn.
+            kind = "model" if has_failed else ""
+            events.append(ev.TurnEnd("interrupted", kind=kind, killed=not is_stopped))
     last = records[-1]
     at = last.at if ended_at is None else ended_at
     return [EventRecord(last.seq + n, at, event) for n, event in enumerate(events, 1)]

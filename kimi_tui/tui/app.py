@@ -786,6 +786,13 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             if self._end_code is not None:
                 self._end_behind_keys()
 
+    @property
+    def _is_left_behind(self) -> bool:
+        """Whether the app exits before it has taken what was typed ahead. The instant prompt keeps that, so it must not go into the
+        draft as well.
+        """
+        return self._typed_into is not None and self.return_code is not None
+
     def _draw_first(self) -> None:
         if self._instant is not None:
             self._instant = None
@@ -963,6 +970,9 @@ class KimiApp(PatchedApp, inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Note when a key was last pressed, for approvals, and drop clicks on a widget that appeared after the press."""
+        is_typed = isinstance(event, events.Key | events.Paste | TypedPaste | TypedText)
+        if is_typed and not event.is_forwarded and self._is_left_behind:
+            return
         if isinstance(event, TypedPaste):
             # In a field of one line each pasted key acts as if it were pressed.
             is_text = self._takes_lines() or self._takes_typed(event.text)

@@ -197,7 +197,9 @@ def test_what_is_typed_at_full_speed_is_kept_once_whenever_the_window_is_closed(
         assert terminal.wait_exit() == 128 + signal.SIGHUP
         kept: list[str] = []
         for folder in configured.home.glob("sessions/*/*"):
-            texts = [*read_waiting(folder), read_draft(folder).text]
+            draft = read_draft(folder)
+            # Many lines that come at once are a pasted text.
+            texts = [*read_waiting(folder), draft.text, *draft.pastes.values()]
             if (folder / "context.jsonl").exists():
                 told = (folder / "context.jsonl").read_text().splitlines()
                 texts += [

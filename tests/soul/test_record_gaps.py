@@ -14,7 +14,9 @@ from support.time_traveller import Answer, TimeTraveller, Views
 from support.truth import untrue_of_chat, untrue_of_rows, untrue_of_world_lines
 
 from kimi_tui.llm.message import Message
+from kimi_tui.projection.blocks import ToolBlock
 from kimi_tui.soul.history import take_up_history
+from kimi_tui.soul.rebuilt_history import rebuild_history
 from kimi_tui.soul.record import read_stored
 from kimi_tui.soul.rewind_values import Target
 from kimi_tui.tui.replay.source import recorded
@@ -138,6 +140,79 @@ async def test_what_a_failed_step_had_said_is_told_though_its_turn_was_never_end
     await is_true(on)
     await on.soul.travel.rewind(Target(2))
     await is_true(on)
+    await on.soul.aclose()
+
+
+async def test_an_answer_that_broke_off_ends_its_turn_whatever_was_not_recorded(
+    tmp_path: Path,
+) -> None:
+    on = await opened(tmp_path)
+    await turn(on)
+    await turn(on, Answer(end="error"))
+    lines = (await flushed(on)).splitlines(keepends=True)
+    begun = max(n for n, line in enumerate(lines) if b'"CheckpointCreated"' in line)
+    told = read_stored(on.session).records[-1].event
+    assert isinstance(told, ev.TurnEnd)
+    for end in range(begun + 1, len(lines)):
+        await killed_behind(on, b"".join(lines[:end]))
+        await is_true(on)
+        events = [one.event for one in await on.soul.history()]
+        rebuilt = [one.event for one in rebuild_history(on.session, ())]
+        for found in (events, rebuilt):
+            newest = [one for one in found if isinstance(one, ev.TurnEnd)][-1]
+            assert newest == ev.TurnEnd("error", told.error, kind="model")
+            assert ev.AnswerBroken(told.error) in found
+    await on.soul.aclose()
+
+
+async def test_an_attempt_that_was_replaced_is_not_told_as_the_answer(tmp_path: Path) -> None:
+    on = await opened(tmp_path)
+    await turn(on, Answer(thinks=True))
+    lines = (await flushed(on)).splitlines(keepends=True)
+    end = next(n for n, line in enumerate(lines) if b'"answer 1"' in line) + 1
+    await killed_behind(on, b"".join(lines[:end]).replace(b'"answer 1"', b'"an attempt"'))
+    await is_true(on)
+    await on.soul.aclose()
+
+
+@pytest.mark.parametrize("n_waiting", [1, 2])
+async def test_a_turn_that_had_just_begun_behind_waiting_messages_has_each_once(
+    tmp_path: Path, n_waiting: int
+) -> None:
+    on = await opened(tmp_path)
+    for _ in range(n_waiting):
+        await turn(on, Answer(steer=True, end="error"))
+    await turn(on)
+    lines = (await flushed(on)).splitlines(keepends=True)
+    begun = max(n for n, line in enumerate(lines) if b'"TurnBegin"' in line)
+    assert any(b'"SteerInput"' in line for line in lines[begun:])
+    await killed_behind(on, b"".join(lines[: begun + 1]))
+    await is_true(on)
+    await on.soul.aclose()
+
+
+async def test_results_that_were_shown_are_known_to_the_model(tmp_path: Path) -> None:
+    on = await opened(tmp_path)
+    await turn(on, Answer(n_calls=3))
+    lines = (await flushed(on)).splitlines(keepends=True)
+    begun = [n for n, line in enumerate(lines) if b'"ToolStarted"' in line]
+    context = on.folder / "context.jsonl"
+    stored = context.read_bytes()
+    before, _, results = stored.partition(b'{"role":"tool"')
+    await on.soul.aclose()
+    # The last call still ran when the program was killed.
+    context.write_bytes(before)
+    record(on).write_bytes(b"".join(lines[: begun[2] + 1]))
+    on.session = on.store.find(on.session.id, on.work)
+    await on.open()
+    kept = context.read_bytes()
+    assert kept.startswith(b"".join([before, b'{"role":"tool"', results.split(b"\n")[0], b"\n"]))
+    assert kept.count(b'{"role":"tool"') == 2
+    shown = [one for one in on.views.chat.blocks if isinstance(one, ToolBlock)]
+    assert [one.state for one in shown] == ["done", "done", "stopped"]
+    await on.soul.aclose()
+    await on.reopen()
+    assert context.read_bytes() == kept
     await on.soul.aclose()
 
 
