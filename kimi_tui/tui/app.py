@@ -81,6 +81,7 @@ from kimi_tui.tui.screens import (
     TakesTypedText,
     ThemeChosen,
     parse_sheets,
+    push_dialog,
     sheets,
 )
 from kimi_tui.tui.shutdown import (
@@ -437,7 +438,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             return
         from kimi_tui.tui.model_setup.screens import ModelScreen
 
-        self.push_screen(ModelScreen(self.launch, event.thinking, event.taken), self._use)
+        push_dialog(self, ModelScreen(self.launch, event.thinking, event.taken), self._use)
 
     async def _use_by_name(self, name: str) -> None:
         from kimi_tui.tui.model_setup.models import model_by_name
@@ -559,7 +560,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         from kimi_tui.tui.dialogs.picture import PictureScreen, PictureTerminal
 
         terminal = PictureTerminal(self.graphics, self.draw_at)
-        self.push_screen(PictureScreen(event.facts, event.load, terminal))
+        push_dialog(self, PictureScreen(event.facts, event.load, terminal))
 
     async def graphics(self) -> Graphics:
         """Return the graphics protocol of the terminal (`""` for none). The terminal is queried once, when first needed."""
@@ -670,7 +671,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
         file = ConfigurationFile(path, copied, self.launch.given, kept=not self.launch.demo)
         for screen in self._open_screens:
             file = file._replace(used=screen.conversation.used_values)
-        self.push_screen(SettingsScreen(self.launch.config, file, self._commands, event.key))
+        push_dialog(self, SettingsScreen(self.launch.config, file, self._commands, event.key))
 
     # The class is imported when it is opened, so its messages are named by their handlers.
 
@@ -1094,7 +1095,7 @@ class KimiApp(PatchedApp, inherit_bindings=False):
             raise SkipAction
         from kimi_tui.tui.dialogs.help import HelpScreen
 
-        self.push_screen(HelpScreen(self._commands, self.launch.config.keys, title))
+        push_dialog(self, HelpScreen(self._commands, self.launch.config.keys, title))
 
     @property
     def _commands(self) -> CommandTable:

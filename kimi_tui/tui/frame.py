@@ -28,6 +28,7 @@ from kimi_tui.tui.frame_rows import (
     OVERLAY_BELOW,
     SHORT_BELOW,
     SLIM_BELOW,
+    TINY_BELOW,
     HeaderText,
     Hint,
     fit_heading,
@@ -442,6 +443,7 @@ class SessionFrame:
                 "-slim": size.width < SLIM_BELOW and not floats,
                 "-broad": size.width >= BROAD_FROM,
                 "-short": size.height < SHORT_BELOW,
+                "-tiny": size.height < TINY_BELOW,
             }
         )
         if self.views is not None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NARROW_BELOW = 80
 SHORT_BELOW = 30
 """Height of the screen in rows below which margins are left out."""
+TINY_BELOW = 8
+"""Height of the screen in rows below which the header and the gauge are left out."""
 OVERLAY_BELOW = 100
 SLIM_BELOW = 112
 SLIM_TIMELINE = 30

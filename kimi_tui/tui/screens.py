@@ -80,6 +80,11 @@ class AnswersOnce(Screen[ScreenResultType]):
         """Whether an answer would count now."""
         return True
 
+    @property
+    def subject(self) -> object:
+        """What it is about, if that is not the same for every screen of its class. `push_dialog` compares it."""
+        return None
+
     def ignore_early_keys(self) -> None:
         """Called when the screen is drawn again, after a stop of the program (SIGCONT) or when the screen over it was closed.
 
@@ -101,9 +106,35 @@ class AnswersOnce(Screen[ScreenResultType]):
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
 
+def push_dialog(
+    node: MessagePump,
+    dialog: AnswersOnce[ScreenResultType],
+    take: Callable[[ScreenResultType | None], None] | None = None,
+) -> bool:
+    """Push a screen, unless one of its class about the same subject is open, above or below others.
+
+    Keys that came faster than screens open, such as a key of a command and Esc again and again, would else put the same
+    screen over itself many times, and every frame is drawn through all of them.
+
+    Args:
+        node: a screen or widget of the app, or the app.
+        dialog: the screen to push.
+        take: called with its result; not if it is not pushed.
+
+    Returns:
+        whether it was pushed.
+    """
+    app = app_of(node)
+    for screen in app.screen_stack:
+        if isinstance(screen, type(dialog)) and screen.subject == dialog.subject:
+            return False
+    app.push_screen(dialog, take)
+    return True
+
+
 def push_once(
     screen: Screen[Any],
-    question: Screen[ScreenResultType],
+    question: AnswersOnce[ScreenResultType],
     take: Callable[[ScreenResultType | None], None],
 ) -> None:
     """Push a screen over another one, unless that is covered already, so that a key pressed twice opens it once.
@@ -113,10 +144,9 @@ def push_once(
         question: the screen to push.
         take: called with its result.
     """
-    app = app_of(screen)
     # `is_current` would also hold below a transparent screen, and any screen is transparent before it has its colours.
-    if app.screen is screen:
-        app.push_screen(question, take)
+    if app_of(screen).screen is screen:
+        push_dialog(screen, question, take)
 
 
 @runtime_checkable

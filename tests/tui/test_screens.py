@@ -8,7 +8,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from kimi_tui.tui.screens import AnswersOnce
+from kimi_tui.tui.screens import AnswersOnce, push_dialog
 
 
 class Question(ModalScreen[str], AnswersOnce[str]):
@@ -31,3 +31,28 @@ async def test_only_the_first_answer_counts() -> None:
         await pilot.press("y", "y")
         assert answers == ["yes", "yes"]
         assert app.is_running
+
+
+class About(Question):
+    def __init__(self, about: str) -> None:
+        super().__init__()
+        self.about = about
+
+    @property
+    def subject(self) -> object:
+        return self.about
+
+
+async def test_one_screen_is_open_of_a_class_and_subject() -> None:
+    answers: list[str | None] = []
+    app: App[None] = App()
+    async with app.run_test() as pilot:
+        assert push_dialog(app, About("a"), answers.append)
+        assert push_dialog(app, About("b"), answers.append)
+        assert not push_dialog(app, About("a"), answers.append), "also below another one"
+        assert not push_dialog(app, About("b"), answers.append)
+        assert len(app.screen_stack) == 3
+        await pilot.press("y")
+        await pilot.pause()
+        assert answers == ["yes"], "nobody answered what was not opened"
+        assert push_dialog(app, About("b"), answers.append)

@@ -500,7 +500,7 @@ class Detail:
         """The largest number of rows that may be shown."""
         if self._is_whole and self._whole_room > FEW_ROWS:
             return self._whole_room
-        return min(FEW_ROWS, max(2, self._screen_height - AROUND - self._beside))
+        return min(FEW_ROWS, max(1, self._screen_height - AROUND - self._beside))
 
     @property
     def shows_all(self) -> bool:

@@ -245,11 +245,11 @@ def keys_row(
     width: int,
     glyphs: Glyphs,
     *,
-    chosen: int,
+    chosen: int | None,
     accepts_keys: bool,
     checked: Collection[Choice] = (),
 ) -> Line:
-    """Return the keys of all answers in one row, with the words of the selected one; `key_at` finds them in it."""
+    """Return the keys of all answers in one row, with the words of the selected one, if any; `key_at` finds them in it."""
     key = "accent/b" if accepts_keys else "quiet"
     row = [Span("  ")]
     row += [
@@ -259,6 +259,8 @@ def keys_row(
         )
         for at, one in enumerate(answers)
     ]
+    if chosen is None:
+        return Line(row)
     box = _box(answers[chosen], checked, glyphs)
     words = cut(
         f"{box}{answers[chosen].text[len(answers[chosen].key) + 2 :]}",
@@ -300,6 +302,8 @@ LOW_DETAIL = 7
 """If fewer rows than this can be read, the answers to a question are replaced by a row of their keys while one is selected."""
 BESIDE_ROWS = 8
 """Rows that the detail leaves to the messages above while the panel does not have the keyboard focus."""
+WITH_QUESTION = 6
+"""Rows of the smallest screen on which a row of the question stands over its details, and not in them."""
 LEAST_DETAIL = 3
 """The smallest number of rows of the detail, including the line that says which of them are shown."""
 
@@ -323,6 +327,7 @@ class PanelLayout:
 
     Attributes:
         moved: the texts that were too long for their places, without invisible characters.
+        n_blank: the number of rows that separate the parts: none if the screen has no room for them.
     """
 
     def __init__(
@@ -342,6 +347,7 @@ class PanelLayout:
         asker: str = "",
     ) -> None:
         self.keys: Line | None = None
+        self.n_blank = BLANK_ROWS
         self._most = MOST_ROWS if height >= TALL else MOST_ROWS_LOW
         self.moved: list[str] = []
         target = [request.detail] if counts(request) is not None else []
@@ -350,6 +356,7 @@ class PanelLayout:
         if asker:
             who = cut(one_line(asker), max(10, width - SIDES), glyphs.cut)
             self.question.insert(0, Line((_INDENT, Span(who, "accent"))))
+        drops: Sequence[Sequence[Span]] = ()
         if toll is not None:
             drops = toll(max(10, width - SIDES), glyphs)
             self.question += [Line((_INDENT, *spans)) for spans in drops]
@@ -385,18 +392,29 @@ class PanelLayout:
             (choice, self._fitted(each, choice.text if choice.says else choice.words))
             for choice, each in zip(answers, rows, strict=True)
         ]
-        if folded and chosen is not None:
+        most_beside = height - AROUND - 2
+        if (folded and chosen is not None) or self.n_rows > most_beside:
             self.answers = []
             self.keys = keys_row(
                 answers, width, glyphs, chosen=chosen, accepts_keys=accepts_keys, checked=checked
             )
+        if self.n_rows > most_beside:
+            # The keys must stay on the screen, so the details get the other texts.
+            rows = min(len(self.question), 1 if height >= WITH_QUESTION else 0)
+            asked = [request.question, *target] if rows < len(self.question) else []
+            tolls = ["".join(span.text for span in spans).strip() for spans in drops]
+            said = [one.text for one in answers if one.says]
+            texts = [asker] * (not rows) + [*asked, *tolls, request.where, *said]
+            shown = (visible(text).replace("\n", " ") for text in texts if text)
+            self.moved = [*dict.fromkeys((*self.moved, *shown))]
+            self.question, self.place, self.n_blank = self.question[:rows], [], 0
 
     @property
     def n_rows(self) -> int:
         """The number of rows of the panel."""
         answers = sum(len(rows) for _, rows in self.answers)
         keys = 1 if self.keys is not None else 0
-        return len(self.question) + len(self.place) + answers + keys + BLANK_ROWS
+        return len(self.question) + len(self.place) + answers + keys + self.n_blank
 
     def _fitted(self, rows: list[Line], *texts: str) -> list[Line]:
         if len(rows) <= self._most:
@@ -1069,7 +1087,9 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         has_place = bool(beside.place) and self.request.kind != "pause"
         # Without anything between the question and the answers, one blank row is enough; the details of a question can be in
         # its answers alone.
-        if detail or has_place or (self.request.detail and self.request.kind != "question"):
+        has_detail = self.request.detail and self.request.kind != "question"
+        is_tight = beside.n_blank == 0 and self._writing is None
+        if not is_tight and (detail or has_place or has_detail):
             lines.append(BLANK)
         lines += detail
         if self._writing is not None:
@@ -1086,10 +1106,14 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             tail = written[-max(0, room - len(said) - 1) :]
             shown = tail if tail == written else f"{glyphs.cut}{tail[1:]}"
             lines.append(Line((_INDENT, Span(said, "accent/b"), Span(visible(shown)))))
-        elif self.hint:
+        elif self.hint and not is_tight:
             lines.append(plain(f"   {cut_wording(self.hint, room, glyphs.cut)}", "quiet"))
-        else:
+        elif not is_tight:
             lines.append(BLANK)
+        if is_tight and (self._is_behind or not self.has_focus):
+            return (
+                lines  # that row says where the keys go; the keys of the answers do not count now
+            )
         for choice, rows in beside.answers:
             for row in rows:
                 self._clicks[len(lines)] = lambda _, choice=choice: self._decide(choice)

@@ -245,6 +245,11 @@ class DiffScreen(ModalScreen[bool | ChosenLine | None], AskingScreen[bool | Chos
         self._scroll = VerticalScroll(self._view)
         self._said = ""
 
+    @property
+    def subject(self) -> object:
+        """The title."""
+        return self._titled
+
     def compose(self) -> ComposeResult:
         """Return the changes in a frame."""
         use_thin_scrollbar(self._scroll, glyphs_of(self))

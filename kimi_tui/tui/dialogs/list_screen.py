@@ -77,6 +77,11 @@ class ListScreen(ModalScreen[str | None], AskingScreen[str | None]):
         self._status = Words(widget_id="outcome")
         self._keys = Words()
 
+    @property
+    def subject(self) -> object:
+        """The title."""
+        return self._title
+
     def compose(self) -> ComposeResult:
         """Return the list above the details of the chosen entry."""
         frame = Vertical(self._list, self._about, self._status, self._keys)

@@ -146,6 +146,11 @@ class TextDialog(ModalScreen[str | None], AnswersOnce[str | None]):
         self._status = DialogWords()
         self._keys = DialogWords()
 
+    @property
+    def subject(self) -> object:
+        """The title."""
+        return self._question.title
+
     def compose(self) -> ComposeResult:
         """Return the frame."""
         question = self._question

@@ -70,6 +70,11 @@ class TextScreen(ModalScreen[None], AnswersOnce[None]):
         self._title = title
         self._wrap = wrap
 
+    @property
+    def subject(self) -> object:
+        """The title."""
+        return self._title
+
     def compose(self) -> ComposeResult:
         """Yield one text that scrolls."""
         frame = self.scrolled()

@@ -69,6 +69,7 @@ from kimi_tui.tui.screens import (
     OpeningFailed,
     add_sheets,
     app_of,
+    push_dialog,
     sheets,
 )
 from kimi_tui.tui.slices import release
@@ -938,7 +939,7 @@ class MainScreen(Screen[None]):
         """Show the page of keys: `?` was typed into the empty prompt."""
         from kimi_tui.tui.dialogs.help import HelpScreen
 
-        app_of(self).push_screen(HelpScreen(self.commands, self.bench.keys))
+        push_dialog(self, HelpScreen(self.commands, self.bench.keys))
 
     @on(PromptArea.PathPasted)
     def _path_pasted(self, event: PromptArea.PathPasted) -> None:

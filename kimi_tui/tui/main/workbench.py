@@ -35,7 +35,7 @@ from kimi_tui.tui.notices import NoticeDetails, ShownNotice
 from kimi_tui.tui.prompt.bar import PromptBar
 from kimi_tui.tui.prompt.command import CommandTable, sent_text
 from kimi_tui.tui.prompt.completion import FolderFiles, PromptCompletion
-from kimi_tui.tui.screens import AnswersOnce, SessionChosen, app_of
+from kimi_tui.tui.screens import AnswersOnce, SessionChosen, app_of, push_dialog
 from kimi_tui.tui.terminal_input import has_extended_keys
 from kimi_tui.tui.transcript.transcript import Transcript
 
@@ -326,24 +326,23 @@ class Workbench:
                 words = f"This action failed because of an internal error in kimi-tui. Nothing was lost. {log_words()}"
         self.tell(words, level="warning")
 
-    async def ask(self, question: Screen[T | None]) -> T | None:
-        """Push a screen over this one and wait for its result; None if the user cancelled."""
+    async def ask(self, question: AnswersOnce[T | None]) -> T | None:
+        """Push a screen over this one and wait for its result; None if the user cancelled, or it is open already."""
         answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
 
         def take(answer: T | None) -> None:
             if not answered.done():
                 answered.set_result(answer)
 
-        app_of(self.screen).push_screen(question, take)
-        return await answered
+        return await answered if push_dialog(self.screen, question, take) else None
 
     async def ask_of_line(self, question: AnswersOnce[T | None]) -> T | None:
         """Ask a question about the live line as `ask` does; it is closed with None when another operation changes that line."""
-        self._of_line = question
+        below, self._of_line = self._of_line, question
         try:
             return await self.ask(question)
         finally:
-            self._of_line = None
+            self._of_line = below
 
     def line_changed(self) -> None:
         """Close a question about the live line: an operation changed that line or its files."""

@@ -65,7 +65,7 @@ class LateStyled(_Widget):
 
 
 class PatchedTextArea(TextArea):
-    """A text area whose theme can be read, and whose text can be wrapped again."""
+    """A text area whose theme can be read, whose text can be wrapped again, and in which many lines can be undone."""
 
     @property
     def styled_theme(self) -> TextAreaTheme:
@@ -76,6 +76,15 @@ class PatchedTextArea(TextArea):
         """Have no border; call it in the constructor. Textual's argument `compact` would style the field before it is mounted."""
         self.set_reactive(_COMPACT, True)
         self.add_class("-textual-compact", update=False)
+
+    def _recompute_cursor_offset(self) -> None:
+        """Compute the cell of the cursor, which is moved into the text if it is outside.
+
+        An undo or redo that makes the scrollbar appear or go asks for it between its change of the text and of the selection,
+        and Textual would raise an exception.
+        """
+        location = self.clamp_visitable(self.cursor_location)
+        self._cursor_offset = self.wrapped_document.location_to_offset(location)
 
     def rewrap(self) -> None:
         """Wrap the text for another width of the field, at the next frame. Textual does so when the widget has another size."""

@@ -579,6 +579,24 @@ async def test_what_the_program_was_started_with_is_in_the_round(home: Path) -> 
             await one.until(lambda mode=mode: soul.mode == mode)
 
 
+async def test_a_burst_of_keys_opens_a_dialog_once(home: Path) -> None:
+    async with ChatServer() as server, desk(home, server.base_url) as one:
+        await one.ready()
+        most = 0
+        for _ in range(8):
+            for key in ("ctrl+p", "escape"):
+                one.app.post_message(events.Key(key, None))
+        await one.until(lambda: isinstance(one.app.screen, PaletteScreen))
+        for _ in range(200):
+            await asyncio.sleep(0)
+            most = max(most, len(one.app.screen_stack))
+        assert most == 2
+        await one.pilot.press("escape")
+        await one.until(lambda: one.app.screen is one.screen)
+        await one.idle()
+        assert not one.screen.bench.type_ahead.is_holding
+
+
 @pytest.mark.exhaustive
 async def test_keys_of_the_configuration(home: Path) -> None:
     config = Config(keys={"help": "f2", "timeline": "ctrl+g"})

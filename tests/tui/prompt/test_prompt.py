@@ -264,6 +264,34 @@ async def test_typing_is_undone_and_done_again() -> None:
         assert desk.area.text == ""
 
 
+async def test_undone_lines_take_the_scrollbar_with_them() -> None:
+    desk = Desk()
+    lines = "\n".join("abcdefghijklmnop")
+    async with desk.run_test(size=(40, 12)) as pilot:
+        for key, text in (
+            *(("", lines), ("ctrl+underscore", ""), ("alt+e", lines), ("ctrl+underscore", "")),
+            *(("", lines), ("shift+up", lines), ("backspace", lines[:-2])),
+            *(("ctrl+underscore", lines), ("alt+e", lines[:-2])),
+        ):
+            if key:
+                await pilot.press(key)
+            else:
+                desk.area.post_message(events.Paste(lines))
+            await pilot.pause()
+            await pilot.pause()
+            assert desk.area.text == text
+            assert desk.area.show_vertical_scrollbar == bool(text)
+        # Deleting all of it is done again with the cursor behind what is deleted.
+        desk.area.select_all()
+        await pilot.press("backspace", "ctrl+underscore")
+        desk.area.move_cursor(desk.area.document.end)
+        await pilot.pause()
+        await pilot.press("alt+e")
+        await pilot.pause()
+        assert desk.area.text == ""
+        assert not desk.area.show_vertical_scrollbar
+
+
 async def test_page_keys_are_for_the_chat() -> None:
     desk = Desk()
     async with desk.run_test() as pilot:

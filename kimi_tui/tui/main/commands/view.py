@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kimi_tui.daemon_threads import in_daemon_thread
 from kimi_tui.tui.prompt.command import number
-from kimi_tui.tui.screens import QuitChosen, SettingsOpened, ThemeChosen, app_of
+from kimi_tui.tui.screens import QuitChosen, SettingsOpened, ThemeChosen, app_of, push_dialog
 
 if TYPE_CHECKING:
     from kimi_tui.tui.main.commands import MainParts
@@ -72,7 +72,7 @@ def notices(main: MainParts, argument: str) -> None:
     """List the notices of this run."""
     from kimi_tui.tui.dialogs.text_screen import notices_screen
 
-    app_of(main.bench.screen).push_screen(notices_screen(main.bench.notices))
+    push_dialog(main.bench.screen, notices_screen(main.bench.notices))
 
 
 async def palette(main: MainParts, argument: str) -> None:
@@ -87,9 +87,8 @@ def help_page(main: MainParts, argument: str) -> None:
     """List all keys and commands, starting with those of the focused part."""
     from kimi_tui.tui.dialogs.help import HelpScreen
 
-    app_of(main.bench.screen).push_screen(
-        HelpScreen(main.bench.commands, main.bench.keys, main.bench.help_title)
-    )
+    bench = main.bench
+    push_dialog(bench.screen, HelpScreen(bench.commands, bench.keys, bench.help_title))
 
 
 def legend(main: MainParts, argument: str) -> None:
@@ -97,7 +96,7 @@ def legend(main: MainParts, argument: str) -> None:
     from kimi_tui.tui.dialogs.help import LEGEND, HelpScreen
 
     bench = main.bench
-    app_of(bench.screen).push_screen(HelpScreen(bench.commands, bench.keys, LEGEND))
+    push_dialog(bench.screen, HelpScreen(bench.commands, bench.keys, LEGEND))
 
 
 def theme(main: MainParts, argument: str) -> None:
