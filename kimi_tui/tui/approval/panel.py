@@ -802,7 +802,9 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             return
         if not self._accepts(event.time):
             return
-        chosen = None if self._chosen is None else self._choices[self._chosen]
+        # The hint promises that Space checks a row; while the arrows have selected none, that is the first one.
+        at = 0 if self._chosen is None and event.key == "space" else self._chosen
+        chosen = None if at is None else self._choices[at]
         if event.key == "enter" and self._sends_several:
             self._send_checked()
         elif chosen is not None and event.key == ("space" if self._sends_several else "enter"):
