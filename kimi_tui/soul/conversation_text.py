@@ -199,6 +199,11 @@ def as_markdown(messages: Iterable[Message], agents: Mapping[str, str] | None = 
         elif kind is None and (said := words_with_images(message).strip()):
             who = "You" if message.role == "user" else "Agent"
             parts.append(f"**{who}:** {said}")
+        if message.interrupted:
+            broken = one_line(message.broken or "")
+            parts.append(
+                f"*(The answer broke off here: {broken})*" if broken else "*(Stopped by you)*"
+            )
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

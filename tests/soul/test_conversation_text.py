@@ -78,6 +78,19 @@ def test_an_export_has_calls_with_their_arguments_and_results() -> None:
     ]
 
 
+def test_an_export_says_where_an_answer_ends_early() -> None:
+    messages = [
+        Message(role="assistant", content="half", interrupted=True, broken="The line\nwas lost."),
+        Message(role="assistant", content="a bit", interrupted=True),
+    ]
+    assert as_markdown(messages).split("\n\n") == [
+        "**Agent:** half",
+        "*(The answer broke off here: The line was lost.)*",
+        "**Agent:** a bit",
+        "*(Stopped by you)*\n",
+    ]
+
+
 @pytest.mark.sample
 @pytest.mark.parametrize("budget", [300, 1_000, 5_000, 15_000])
 def test_the_text_keeps_to_its_budget(budget: int) -> None:

@@ -508,6 +508,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
         self._prompt = prompt
         self._is_behind = False
         """Whether typed text goes into the prompt, until Enter or Esc; its letters must not answer."""
+        self._escaped_at = 0.0
+        """When Esc was read that no text behind the question precedes; 0 for never."""
         self._word_counts = False
         """Whether the first letter of that text came when an answer would have counted."""
         self._starts_well = False
@@ -629,7 +631,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
                 enter = "give this answer"
             elif self._takes_own_words:
                 enter = "answer in your own words"
-            return ("Enter", enter), ("Esc", "back to the answers")
+            back = "back to the answers"
+            return (("Enter Esc", back),) if enter == back else (("Enter", enter), ("Esc", back))
         if self._writing is not None:
             does = field_of(self.request, self._writing).short
             extended = has_extended_keys(self)
@@ -663,6 +666,8 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             if self._write_behind is not None:
                 self._write_behind(event.character or "")
             return True
+        if event.key == "escape" and not self._is_behind:
+            self._escaped_at = event.time
         if not event.is_printable or event.key.startswith(CHORDS) or event.key in self._passed:
             # Enter confirms a pending letter as an answer, unless both were pasted; any other key that follows at once makes it none.
             if event.key == "enter" and not letters.is_of_burst(event.time):
@@ -795,7 +800,9 @@ class ApprovalPanel(PaintedRows, can_focus=True):
                 event.stop()
                 self._leave_field()
             return
-        if self._is_behind and self._takes_behind(event.key):
+        # The Esc before the text was meant for the question: it gets here behind the letters that were typed right after it.
+        is_before = event.key == "escape" and event.time == self._escaped_at
+        if self._is_behind and not is_before and self._takes_behind(event.key):
             event.stop()
             event.prevent_default()
             return
@@ -813,7 +820,9 @@ class ApprovalPanel(PaintedRows, can_focus=True):
             return
         if not self._accepts(event.time):
             return
-        chosen = None if self._chosen is None else self._choices[self._chosen]
+        # The hint promises that Space checks a row; while the arrows have selected none, that is the first one.
+        at = 0 if self._chosen is None and event.key == "space" else self._chosen
+        chosen = None if at is None else self._choices[at]
         if event.key == "enter" and self._sends_several:
             self._send_checked()
         elif chosen is not None and event.key == ("space" if self._sends_several else "enter"):

@@ -233,7 +233,7 @@ class SettingsScreen(ModalScreen[None], AskingScreen[None]):
         meaning = setting.meaning or f"{meaning_of(setting.action, self._commands)}."
         facts = [f"Default: {_shown(setting, setting.default) or NOT_SET}."]
         if setting.check.choices:
-            facts.append(f"Values: {_around(setting.check.choices, self._value(setting))}.")
+            facts.append(_values(setting.check.choices, self._value(setting)))
         used = self._file.used.get(setting.key)
         if used is not None and self._value(setting) == used.value and not self._source(setting):
             facts.append(f"Not set; this session uses {used.value}.")
@@ -430,14 +430,15 @@ _WIDEST, _EDGES = 100, 6
 """Cells of the frame, and of its lower edge that a text cannot use."""
 
 
-def _around(choices: Sequence[str], chosen: str) -> str:
-    """Return the choices in words; if there are many, those beside the chosen one, to which Left and Right lead."""
+def _values(choices: Sequence[str], chosen: str) -> str:
+    """Return a sentence with the choices; if there are many, with those beside the chosen one, to which Left and Right lead."""
     if len(choices) <= MOST_CHOICES:
-        return ", ".join(choices)
+        return f"Values: {', '.join(choices)}."
     place = choices.index(chosen) if chosen in choices else 0
     first = max(0, min(place - MOST_CHOICES // 2, len(choices) - MOST_CHOICES))
     shown = ", ".join(choices[first : first + MOST_CHOICES])
-    return f"{len(choices)} values: {'… ' if first else ''}{shown}{' …' if first + MOST_CHOICES < len(choices) else ''}"
+    end = ", …" if first + MOST_CHOICES < len(choices) else "."
+    return f"{len(choices)} values: {'…, ' if first else ''}{shown}{end}"
 
 
 def _refusal(setting: Setting, text: str) -> str:

@@ -180,6 +180,9 @@ class FirstTimeHints:
                 self.happened("subagent")
             case wire.TurnBegin():
                 self._in_turn = True
+                if self._visible == "stopped":
+                    # The stopped message is no longer the newest one, to which the key leads.
+                    self._hide()
             case wire.SteerQueued(when="now") if self._in_turn:
                 self.happened("steered")
             case wire.SteerTaken() if self._visible == "steered":

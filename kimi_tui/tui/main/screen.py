@@ -1344,6 +1344,8 @@ class MainScreen(Screen[None]):
             prompt.display = True
             bench.chat_pane.hide_menu(False)
             if shown.has_focus_within:
+                # A letter that was typed right after Esc still waits there for a second one.
+                prompt.area.write(shown.pop_pending())
                 bench.focus_prompt()
         if shown is not None:
             shown.remove()

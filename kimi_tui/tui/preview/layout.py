@@ -1068,10 +1068,8 @@ def _nothing_lost_rows(
     if _is_fork(pending):
         said = "Nothing is lost: this session is unchanged." if short else _NOTHING_CUT
     elif preview.left_as:
-        line = formatting.line_words(preview.left_as, line_name, _LINE_NAME_WIDTH)
-        said = f"Nothing is lost: these messages stay as {line}, and /redo restores them."
-        if short:
-            said = "Nothing is lost: /redo restores these messages."
+        # The label names the world line on which they stay.
+        said = "Nothing is lost: /redo restores these messages."
     elif preview.is_there:
         said = "Nothing is lost: /undo reverses it."
     elif preview.target.world_line:

@@ -157,7 +157,12 @@ async def test_several_of_what_is_offered_are_an_answer(home: Path) -> None:
         # Nothing but what is checked is an answer, and a row is checked as often as it is chosen.
         await answer(one, "you can choose several", "enter")
         await one.sees("Nothing is checked")
-        await one.pilot.press("down", "down", "space", "2", "1", "3")
+        # Space checks a row even before an arrow has selected one.
+        await one.pilot.press("space")
+        await one.sees("[✓] ruff")
+        await one.pilot.press("space")
+        await one.sees("[ ] ruff")
+        await one.pilot.press("down", "space", "2", "1", "3")
         await one.until(lambda: one.text().count("[✓]") == 2)
         await one.pilot.press("up", "up", "enter")
         await one.sees("Which checks? ruff; tests; slow ones")

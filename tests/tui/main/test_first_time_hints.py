@@ -67,6 +67,11 @@ async def test_how_a_message_is_taken_back_is_not_said_of_one_that_waits_no_more
         assert "takes it back" in " ".join(prompt.hint)
         hints.apply(ev.SteerTaken("1", "and that", withdrawn=True))
         assert not prompt.hint
+        # Nor of one that was stopped, once another one is the newest.
+        hints.apply(ev.TurnEnd("interrupted"))
+        assert "back into the prompt" in " ".join(prompt.hint)
+        hints.apply(ev.TurnBegin("Second"))
+        assert not prompt.hint
 
 
 @pytest.mark.exhaustive

@@ -555,6 +555,26 @@ async def test_an_arrow_leads_back_to_the_answers_and_the_text_stays(home: Path)
         await one.until(lambda: "in your own words" not in one.text())
 
 
+@pytest.mark.parametrize("words", ["h", "hello"])
+async def test_esc_and_text_right_behind_it_stop_the_turn_and_keep_the_text(
+    home: Path, words: str
+) -> None:
+    async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
+        server.script(call("WriteFile", {"path": "b.txt", "content": "b\n"}), say("Written."))
+        await one.say("Write it")
+        await one.until(lambda: one.screen.bench.question is not None)
+        panel = one.screen.bench.question
+        assert panel is not None
+        await one.until(lambda: panel.accepts_keys)
+        escape = events.Key("escape", "\x1b")
+        escape.set_sender(one.app)
+        one.app.post_message(escape)
+        typed(one, words)
+        await one.until(lambda: one.screen.bench.question is None)
+        await one.idle()
+        await one.until(lambda: one.screen.prompt.area.text == words)
+
+
 async def test_the_menu_of_a_command_is_hidden_while_a_question_has_the_keys(home: Path) -> None:
     async with talk(home, a_conversation, quiet_s=0.01) as (one, server):
         server.script(call("WriteFile", {"path": "b.txt", "content": "b\n"}), say("Written."))
