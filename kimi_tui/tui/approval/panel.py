@@ -260,7 +260,7 @@ def keys_row(
         for at, one in enumerate(answers)
     ]
     if chosen is None:
-        return Line(row)
+        return Line((*row,))
     box = _box(answers[chosen], checked, glyphs)
     words = cut(
         f"{box}{answers[chosen].text[len(answers[chosen].key) + 2 :]}",

@@ -36,10 +36,12 @@ from kimi_tui.tui.approval.panel import (
     BESIDE_ROWS,
     ENTER_ANSWERS,
     ApprovalPanel,
+    PanelLayout,
     _answer_rows,  # pyright: ignore[reportPrivateUsage]
     detail_row,
 )
-from kimi_tui.tui.glyphs import ASCII
+from kimi_tui.tui.frame_rows import TINY_BELOW
+from kimi_tui.tui.glyphs import ASCII, UNICODE
 from kimi_tui.tui.keyboard import QUIET_S, LetterRun, QuietKeyboard
 from kimi_tui.tui.prompt.area import PromptArea
 from kimi_tui.tui.screens import sheets
@@ -145,6 +147,23 @@ def test_words_answer_as_the_key_of_an_answer_or_as_an_option() -> None:
         "OK": "once",
         "no": "no",
     }
+
+
+@pytest.mark.parametrize("height", [5, 6, 8, 10, 12])
+def test_the_keys_stay_on_a_low_screen_and_what_is_cut_is_in_the_details(height: int) -> None:
+    asked = request(question="Run this command in the folder of the work?")
+    answers = choices(asked)
+    laid = PanelLayout(
+        asked, answers, 24, height, UNICODE, waiting=1, chosen=None, accepts_keys=True
+    )
+    assert laid.keys is not None or height == 12
+    # Below eight rows the header and the gauge are left out; the details have a row, and one that says which it is.
+    around = 2 if height < TINY_BELOW else 4
+    assert around + laid.n_rows + 2 <= height
+    rows = [span.text for line in (*laid.question, *laid.place) for span in line.spans]
+    shown = " ".join(" ".join([*rows, *laid.moved]).split())
+    assert asked.question in shown or "folder of the work?" in shown
+    assert "for at most 60 s" in shown
 
 
 # --- when it may be answered
