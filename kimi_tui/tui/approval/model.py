@@ -546,7 +546,7 @@ class Detail:
             key: the pressed key: pageup, pagedown, home, end, ctrl+up or ctrl+down.
             rows: the number of rows for the last two keys.
         """
-        step = self._window.step_of(key.removeprefix("ctrl+"), len(self._view) - 1)
+        step = self._window.step_of(key.removeprefix("ctrl+"), max(1, len(self._view) - 1))
         if step is not None:
             self._window.move(step * rows if key in ("ctrl+up", "ctrl+down") else step)
 
