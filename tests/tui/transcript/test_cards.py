@@ -94,7 +94,7 @@ def test_a_command_says_what_it_changed_under_its_output() -> None:
     made = shell("", n_ignored=1, ignored=("__pycache__",))
     assert rows(made)[1:] == []
     made.unfolded = True
-    assert "a rewind does not delete it: __pycache__" in rows(made)[1]
+    assert "A rewind does not delete new ignored files: __pycache__" in rows(made)[1]
 
 
 def test_the_setting_that_allows_a_read_stands_whole_under_the_output() -> None:
