@@ -169,7 +169,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
                 is_recorded=True,
                 newest=last,
             )
-        # A future that was current is deleted, and no other line has what it said.
+        # A future that was current was deleted, and what it said cannot be told at each switch.
         pieces = stored
     else:
         is_behind = True
@@ -305,22 +305,23 @@ def _leads_here(records: list[EventRecord], session: Session) -> bool:
 
 
 def _tells_switches(records: Iterable[EventRecord]) -> bool:
-    """Return whether these events tell of all checkpoints of a line before a switch to it.
+    """Return whether these events tell of each line, as one that was left, before a switch to it.
 
-    Where they do not, what followed the switch would be shown as if it had happened on the line before.
+    A chat knows no other ones. It would show what followed such a switch as if that had happened on the line before.
     """
     lines = WorldLines[CheckpointName]()
-    told: set[str] = set()
+    left: set[int] = set()
     for record in of_lines(records):
-        follow_line(lines, record)
+        edit = follow_line(lines, record)
         match record.event:
-            case CheckpointCreated(uid=uid):
-                told.add(uid)
-            case ev.LineChanged(op=op, to_line=n) if op in SWITCHES and n:
-                if not told.issuperset(point.uid for point in lines.live.points):
-                    return False
+            case ev.WorldLineAdded(n=n):
+                left.discard(n)
+            case ev.LineChanged(op=op, to_line=n) if op in SWITCHES and n and n not in left:
+                return False
             case _:
                 pass
+        if edit is not None:
+            left.add(edit.left)
     return True
 
 

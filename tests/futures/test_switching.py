@@ -156,6 +156,11 @@ def untrue(soul: KimiSoul, records: Sequence[EventRecord]) -> list[str]:
     ]
 
 
+def echo(request: Request) -> Answer:
+    """A model that counts the messages of the user."""
+    return say(f"Answer {sum(one['role'] == 'user' for one in request.messages)}.")
+
+
 def cut_after(file: Path, word: bytes) -> None:
     """Cut a file after its last line with a word."""
     lines = file.read_bytes().splitlines(keepends=True)
@@ -166,10 +171,6 @@ def cut_after(file: Path, word: bytes) -> None:
 async def test_a_turn_on_the_line_of_a_future_goes_and_comes_back_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def echo(request: Request) -> Answer:
-        said = [one for one in request.messages if one["role"] == "user"]
-        return say(f"Answer {len(said)}.")
-
     async with scene_in(tmp_path, monkeypatch, echo) as scene:
         soul = scene.soul
         key = await ended(scene, "a future")
@@ -198,3 +199,22 @@ async def test_a_turn_on_the_line_of_a_future_goes_and_comes_back_with_it(
             await soul.travel.redo()
             assert not untrue(soul, await soul.history())
             await soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_a_turn_on_the_line_of_a_future_stays_away_when_the_future_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene_in(tmp_path, monkeypatch, echo) as scene:
+        soul = scene.soul
+        key = await ended(scene, "a future")
+        await scene.futures.make_current(key)
+        await soul.run("a message")
+        await soul.travel.undo()
+        await soul.run("another one")
+        await scene.futures.prune([key])
+        assert not untrue(soul, await soul.history())
+        await soul.aclose()
+        opened = await open_session(scene.launch._replace(resume=soul.session.id))
+        assert not untrue(opened.soul, opened.history)
+        await opened.soul.aclose()
