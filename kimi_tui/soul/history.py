@@ -138,7 +138,7 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
         remarks.append(
             "The event log (wire.jsonl) lacks some records. The chat shows the steps around them without times and diffs."
         )
-    is_whole, half = not is_behind and _fits(stored, session), None
+    is_whole, half = not is_behind and _leads_here(stored, session), None
     unrecorded: list[EventRecord] = []
     pieces = [] if is_whole else _with_rest_of_step(stored, session)
     if end:
@@ -157,19 +157,22 @@ def read_history(session: Session, *, end: bool = False, newest: float = math.in
     if is_whole and incomplete:
         pieces = stored
     elif is_whole:
-        shown = without_deleted(stored, session)
-        return History(
-            stored, shown, tuple(remarks), half, beside, unrecorded, is_recorded=True, newest=last
-        )
-    if not (is_whole or is_behind):
-        told = _with_futures(stored, session)
-        is_told = told is not stored and _fits([*told], session)
-        # If a program was killed within a step, only the context has the rest of it.
-        if is_told and not (incomplete or (end and closing_events(stored, ended_at))):
+        shown = _with_futures(stored, session)
+        if shown is stored or (_tells_switches(shown) and _fits([*shown], session)):
             return History(
-                stored, [*told], tuple(remarks), beside=beside, is_recorded=True, newest=last
+                stored,
+                [*shown],
+                tuple(remarks),
+                half,
+                beside,
+                unrecorded,
+                is_recorded=True,
+                newest=last,
             )
-        is_behind = not is_told
+        # A future that was current was deleted, and what it said cannot be told at each switch.
+        pieces = stored
+    else:
+        is_behind = True
     shown = _rebuilt(session, pieces, incomplete)
     if shown is None:
         stored, shown = [], _rebuilt(session, [])
@@ -293,6 +296,35 @@ def _fits(records: list[EventRecord], session: Session) -> bool:
         return False
 
 
+def _leads_here(records: list[EventRecord], session: Session) -> bool:
+    """Return whether a record leads to the live world line, by itself or with what it lacks of futures that were current."""
+    if _fits(records, session):
+        return True
+    told = _with_futures(records, session)
+    return told is not records and _fits([*told], session)
+
+
+def _tells_switches(records: Iterable[EventRecord]) -> bool:
+    """Return whether these events tell of each line, as one that was left, before a switch to it.
+
+    A chat knows no other ones. It would show what followed such a switch as if that had happened on the line before.
+    """
+    lines = WorldLines[CheckpointName]()
+    left: set[int] = set()
+    for record in of_lines(records):
+        edit = follow_line(lines, record)
+        match record.event:
+            case ev.WorldLineAdded(n=n):
+                left.discard(n)
+            case ev.LineChanged(op=op, to_line=n) if op in SWITCHES and n and n not in left:
+                return False
+            case _:
+                pass
+        if edit is not None:
+            left.add(edit.left)
+    return True
+
+
 def _with_rest_of_step(stored: list[EventRecord], session: Session) -> list[EventRecord]:
     """Return a record with what it lacks of its newest step, which may be one of long ago if its last part was lost."""
     if not stored or any(record.foreign for record in stored):
@@ -325,8 +357,9 @@ def _missing_end(
     if not stored or any(record.foreign for record in stored):
         # kimi-cli records no checkpoints, so nothing says where its record meets the context.
         return []
-    if not _untold(stored).isdisjoint(point.uid for point in session.context.checkpoints):
-        # The record lacks what a future said, so its line is always told from the context.
+    points = session.context.checkpoints
+    if not is_whole and not _untold(stored).isdisjoint(point.uid for point in points):
+        # The record lacks what a future said, so its line is told from the context then.
         return []
     seq, at = stored[-1].seq, stored[-1].at
     try:

@@ -208,7 +208,13 @@ def with_futures_told(session: Session, records: Sequence[EventRecord]) -> Seque
         session: it may be open elsewhere.
         records: its record, up to any event.
     """
-    if not any(isinstance(one.event, ev.WorldLineAdded) for one in records):
+    added = {one.event.n for one in records if isinstance(one.event, ev.WorldLineAdded)}
+    if not added or not any(
+        isinstance(event := one.event, LineChanged)
+        and event.op in SWITCHES
+        and event.to_line in added
+        for one in records
+    ):
         return records
     lines = WorldLines[CheckpointName]()
     stored = StoredWorldLines(session.context.folder, session.context.journal, session.storage)

@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from support.chat_server import Answer, Request, say
+from support.stored_lines import read_line
+from support.time_traveller import Views
+from support.truth import untrue_of_chat, untrue_of_rows, untrue_of_world_lines
 
 from kimi_tui.futures.values import FuturesPlan, Variant
 from kimi_tui.projection.blocks import AgentBlock, UserBlock
 from kimi_tui.projection.session_model import SessionModel
 from kimi_tui.session.jsonl import RECORD_NAME
+from kimi_tui.session.rotation import LIVE_NAME
 from kimi_tui.session.session import Session
 from kimi_tui.soul import kimisoul
 from kimi_tui.soul.history import history_until
+from kimi_tui.soul.kimisoul import KimiSoul
+from kimi_tui.soul.opening import open_session
 from kimi_tui.soul.rewind_values import END, Target
 from kimi_tui.wire import events as ev
 from kimi_tui.wire.events import EventRecord
 
-from .conftest import Scene
+from .conftest import Scene, scene_in
 
 
 def shown(records: Sequence[EventRecord]) -> tuple[list[str], list[int], set[int]]:
@@ -129,3 +137,84 @@ async def test_a_turn_that_begins_while_the_history_is_read_is_told_once(
     soul.answer(question.id, "once")
     await turn
     assert shown([*history, *events.drain()])[0] == [*HELLO, *ALPHA, "do ask", "I did ask."]
+
+
+def untrue(soul: KimiSoul, records: Sequence[EventRecord]) -> list[str]:
+    """What is wrong with what a screen shows of these events, by the files of the session."""
+    views, folder = Views(records), soul.session.dir
+    line = read_line(folder)
+    return [
+        *untrue_of_chat(views.chat, line),
+        *untrue_of_rows(views.timeline, line),
+        *untrue_of_world_lines(views.timeline, folder),
+        *(["a switch is not told"] if views.lost else []),
+        *(
+            f"{one} is open"
+            for one in views.chat.blocks
+            if isinstance(one, AgentBlock) and one.open
+        ),
+    ]
+
+
+def echo(request: Request) -> Answer:
+    """A model that counts the messages of the user."""
+    return say(f"Answer {sum(one['role'] == 'user' for one in request.messages)}.")
+
+
+def cut_after(file: Path, word: bytes) -> None:
+    """Cut a file after its last line with a word."""
+    lines = file.read_bytes().splitlines(keepends=True)
+    newest = max(n for n, line in enumerate(lines) if word in line)
+    file.write_bytes(b"".join(lines[: newest + 1]))
+
+
+async def test_a_turn_on_the_line_of_a_future_goes_and_comes_back_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene_in(tmp_path, monkeypatch, echo) as scene:
+        soul = scene.soul
+        key = await ended(scene, "a future")
+        await scene.futures.make_current(key)
+        for _ in range(2):
+            await soul.travel.undo()
+            await soul.travel.redo()
+        await soul.run("a message")
+        assert not untrue(soul, await soul.history())
+        await soul.travel.undo()
+        assert not untrue(soul, await soul.history())
+        await soul.travel.redo()
+        assert not untrue(soul, await soul.history())
+        await soul.run("another one")
+        await soul.aclose()
+        # The program was killed in the middle of the answer, of which the record alone has the beginning.
+        cut_after(soul.session.dir / RECORD_NAME, b'"ContentPart"')
+        cut_after(soul.session.dir / LIVE_NAME, b'"_checkpoint"')
+        for _ in range(2):
+            opened = await open_session(scene.launch._replace(resume=soul.session.id))
+            soul = opened.soul
+            assert not untrue(soul, opened.history)
+            assert not untrue(soul, await soul.history())
+            await soul.travel.undo()
+            assert not untrue(soul, await soul.history())
+            await soul.travel.redo()
+            assert not untrue(soul, await soul.history())
+            await soul.aclose()
+
+
+@pytest.mark.exhaustive
+async def test_a_turn_on_the_line_of_a_future_stays_away_when_the_future_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene_in(tmp_path, monkeypatch, echo) as scene:
+        soul = scene.soul
+        key = await ended(scene, "a future")
+        await scene.futures.make_current(key)
+        await soul.run("a message")
+        await soul.travel.undo()
+        await soul.run("another one")
+        await scene.futures.prune([key])
+        assert not untrue(soul, await soul.history())
+        await soul.aclose()
+        opened = await open_session(scene.launch._replace(resume=soul.session.id))
+        assert not untrue(opened.soul, opened.history)
+        await opened.soul.aclose()
