@@ -408,21 +408,21 @@ class FolderSnapshots:
         """The author of changes that no tool made."""
         return "job" if any(self._n_jobs.values()) else "other"
 
-    async def take(self, by: By, agent: str = "", *, later: bool = False) -> Figures:
-        """Scan; return what tools of the agent changed since the last scan by "agent", with figures; nothing for another `by`.
+    async def take(self, by: By, *, later: bool = False) -> Figures:
+        """Scan; return what tools of the session's own agent changed since the last scan by "agent", with figures; nothing for
+        another `by`.
 
         The tools that run until the scan ends are those that count, not those when it was asked for: what they can have changed
         is theirs.
 
         Args:
             by: the author of what no tool can have changed; "agent" at the end of a tool.
-            agent: the agent that made them; empty for the session's own.
             later: leave the sync of what is new to the next sync of a conversation.
 
         Raises:
             OSError: the work folder cannot be read, or the disk refused.
         """
-        return await self.run(self._take, by, agent, later=later)
+        return await self.run(self._take, by, "", later=later)
 
     def _take(self, by: By, agent: str, *, later: bool) -> Figures:
         with self._ending:
